@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from rfgp.inference.prediction import LogNormal as LogNormal
     from rfgp.inference.prediction import Prediction as Prediction
     from rfgp.loading import load as load
+    from rfgp.models.variogram import Variogram as Variogram
     from rfgp.presets import ExactGP as ExactGP
     from rfgp.presets import SparseSpectrumGP as SparseSpectrumGP
 
@@ -83,6 +84,7 @@ _HOMES = {
     "SparseSpectrumGP": "rfgp.presets",
     "Taylor": "rfgp.approximations",
     "TruncatedSpectrum": "rfgp.approximations",
+    "Variogram": "rfgp.models.variogram",
     "Vecchia": "rfgp.approximations",
 }
 """The modules of classes and functions that are imported on first use."""

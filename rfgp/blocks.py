@@ -25,7 +25,7 @@ from rfgp import random
 from rfgp.autograd import input_derivatives
 from rfgp.chains import StateModel
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError
-from rfgp.grams import Gram
+from rfgp.grams import Gram, in_frame, rotated
 from rfgp.linalg import cholesky, half_solve
 from rfgp.local import (
     KINDS,
@@ -1143,6 +1143,7 @@ class VecchiaBlock(LatentBlock):
         columns: tuple[int, ...] | None = None,
         name: str = "neighbors",
         block_size: int = 1,
+        rotation: Tensor | None = None,  # ()
     ) -> "VecchiaBlock":
         """Return a block of one term with a stationary kernel and compiled loops.
 
@@ -1156,6 +1157,7 @@ class VecchiaBlock(LatentBlock):
             columns: The indices of the d columns of inputs (n, D). If None, all.
             name: The name of the term.
             block_size: The maximum number of rows with shared neighbors.
+            rotation: The angle of two lengthscales against two columns, in radians. If None, they are along columns.
 
         Examples:
             >>> one = torch.ones((), dtype=torch.float64)
@@ -1166,7 +1168,8 @@ class VecchiaBlock(LatentBlock):
             [2.0]
         """
         covariance = StationaryCovariance(kind, columns)
-        kernel = KernelBlock(covariance, covariance.variances, (lengthscale, variance), name=name)
+        angle = () if rotation is None else (rotation,)
+        kernel = KernelBlock(covariance, covariance.variances, (lengthscale, *angle, variance), name=name)
         embeddings, options = (covariance.embedding,), (num_neighbors, seed, condition_on, columns, name, kind)
         return cls((kernel,), embeddings, *options, block_size=block_size)
 
@@ -1267,7 +1270,8 @@ class VecchiaBlock(LatentBlock):
             x: The inputs, (n, D).
         """
         if self.kind is not None:
-            return scaled_positions(columns_of(x, self.columns).detach(), self.parameters[0].detach())
+            lengthscale, *angle = (parameter.detach() for parameter in self.parameters[:-1])
+            return scaled_positions(rotated(columns_of(x, self.columns).detach().double(), *angle), lengthscale)
         rows = self.read(x).detach().double()
         with torch.no_grad():
             pairs = zip(self.kernels, self.embeddings, strict=True)
@@ -1334,9 +1338,10 @@ class VecchiaBlock(LatentBlock):
             flags: Whether each term is in the values of each row. If None, all are.
         """
         if self.kind is not None:
-            lengthscale, variance = (parameter.double() for parameter in self.parameters)
+            *scales, variance = (parameter.double() for parameter in self.parameters)
             explained = phi if self.is_residual else phi[:, :0]
-            return StationaryProcess(columns_of(x, self.columns), lengthscale, variance, KINDS[self.kind], explained)
+            positions, lengthscale = in_frame(columns_of(x, self.columns), *scales)
+            return StationaryProcess(positions, lengthscale, variance, KINDS[self.kind], explained)
         inputs = self.read(x).detach().double()
 
         def covariance(rows: Tensor, *parameters: Tensor) -> Tensor:
@@ -1352,7 +1357,7 @@ class VecchiaBlock(LatentBlock):
 
 @dataclass(frozen=True)
 class StationaryCovariance:
-    """The covariance s^2 k of inputs, of a lengthscale, and of the variance s^2.
+    """The covariance s^2 k of inputs, of a lengthscale, of an angle if there is one, and of the variance s^2.
 
     Attributes:
         kind: The name of the kernel in `rfgp.local.KINDS`.
@@ -1362,18 +1367,20 @@ class StationaryCovariance:
     kind: str
     columns: tuple[int, ...] | None
 
-    def __call__(self, a: Tensor, b: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
+    def __call__(self, a: Tensor, b: Tensor, lengthscale: Tensor, *others: Tensor) -> Tensor:
         """Return the covariance (n, m) of inputs a (n, D) and b (m, D)."""
-        left, right = (columns_of(x, self.columns) / lengthscale for x in (a, b))
+        *angle, variance = others
+        left, right = (rotated(columns_of(x, self.columns), *angle) / lengthscale for x in (a, b))
         return variance * spectrum_of(self.kind).kernel_between(left, right)
 
-    def variances(self, a: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
+    def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
         """Return the variances (n,) of inputs a (n, D)."""
-        return variance.double().expand(len(a))
+        return parameters[-1].double().expand(len(a))
 
-    def embedding(self, a: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
+    def embedding(self, a: Tensor, lengthscale: Tensor, *others: Tensor) -> Tensor:
         """Return inputs a (n, D) in units of lengthscales, times s, (n, d)."""
-        return variance.sqrt() * columns_of(a, self.columns) / lengthscale
+        *angle, variance = others
+        return variance.sqrt() * rotated(columns_of(a, self.columns), *angle) / lengthscale
 
 
 def columns_of(x: Tensor, columns: tuple[int, ...] | None) -> Tensor:

@@ -20,7 +20,7 @@ from rfgp.effects.variables import CATEGORY, DATE, Variable
 from rfgp.fields import Field
 from rfgp.inference.prediction import Prediction
 from rfgp.messages import plain
-from rfgp.models import FitReport, SelectionReport
+from rfgp.models import FitReport, SelectionReport, Variogram
 from rfgp.models.report import LOG_DENSITY
 from rfgp.palette import COLOR_MAPS, COLORS, color_range, coverage_band, log_ticks, styles
 from rfgp.tables import Table
@@ -308,6 +308,20 @@ def prediction_band(x: NDArray[np.float64], mean: Any, sd: Any, observed_sd: Any
     line = scatter(x, mean, "lines", line={"color": COLORS[0]}, name="mean")
     points = [] if data is None else [scatter(*data, marker={"color": "black", "size": 4}, name="data")]
     return figure_of([*bands, line, *points], "", "")
+
+
+def variogram(found: Variogram) -> Figure:
+    """Return the semivariance by distance: points of pairs of rows, and lines of the model, with nugget and sill."""
+    traces = []
+    for i, name in enumerate(found.directions):
+        look, h = {"color": COLORS[i % len(COLORS)]}, found.distances[i]
+        rows = np.flatnonzero(found.counts[i])
+        traces.append(scatter(h[rows], found.semivariances[i][rows], marker=look, name=f"rows, {name}"))
+        line = {**look, "dash": DASHES[i % len(DASHES)]}
+        model = found.model_distances[i], found.model_semivariances[i]
+        traces.append(scatter(*model, "lines", line=line, name=f"model, {name}"))
+    rules = [_rule(found.nugget, dash="dot"), _rule(found.sill, dash="dash")]
+    return figure_of(traces, "distance", "semivariance", shapes=rules, yaxis={"rangemode": "tozero"})
 
 
 # --- Series ----------------------------------------------------------------------------------------------------------

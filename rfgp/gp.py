@@ -14,6 +14,7 @@ from torch import Tensor
 from rfgp import forecasts, random
 from rfgp.approximations import Approximation, Exact
 from rfgp.approximations.planning import AUTO, read_approximation
+from rfgp.columns.table import is_grid
 from rfgp.errors import DataSavedWarning, InvalidArgumentError, NotFittedError
 from rfgp.fitting import Callback, Deadline, Plan, Progress, Reporter, fingerprint, open_checkpoint
 from rfgp.fitting.integrated import log_density
@@ -48,6 +49,7 @@ from rfgp.models.state import (
     solved_if_read,
     with_noise_of_inputs,
 )
+from rfgp.models.variogram import Variogram, variogram
 from rfgp.parameters import Hyperprior
 from rfgp.saving import Saved, row_terms, write
 from rfgp.selection import AutoSpace, fit_model, run_selection
@@ -355,8 +357,10 @@ class GP:
 
         Args:
             X: Inputs: an array, tensor or list of rows (n, d), a dataframe, a dict of columns, or n node labels of a
-                graph. `rfgp.tables.Parquet`, `CSV` and `Batches`, and a `numpy.memmap`, are read in blocks. Blocks
-                require that all terms have dense weights, such as random features or inducing points.
+                graph. A Dataset or DataArray of xarray is a table of cells, with coordinates and variables as columns.
+                Cells without a target are left out. `rfgp.tables.Parquet`, `CSV` and `Batches`, and a `numpy.memmap`,
+                are read in blocks. Blocks require that all terms have dense weights, such as random features or
+                inducing points.
             y: Targets (n,), or (n, k) for k outputs with one kernel and, if standardized, one noise variance. If X
                 holds the targets, the name of their column or k names, or None for sources that are read in blocks.
             noise: Known noise variances (n,), in squared units of the targets. They are added to the learned noise. If
@@ -621,12 +625,60 @@ class GP:
         return calibration(self.state, levels)
 
     @computed
+    def variogram(
+        self,
+        term: str | None = None,
+        *,
+        max_distance: float | None = None,
+        num_bins: int = 15,
+        num_pairs: int = 1_000_000,
+        seed: int | None = None,
+    ) -> Variogram:
+        """Return the variogram of the rows and of the model: nugget, sill and practical range.
+
+        The values of rows are targets less the mean and the posterior means of all other terms, such as a `Linear`
+        trend. With an estimated trend they vary somewhat less at long distances than the model says. If lengthscales
+        differ, there is one variogram for each of their axes, and a pair belongs to the axis that is nearest to it in
+        lengthscales. Its distance is that along the axis with the same semivariance in the model.
+
+        Args:
+            term: The name of the term whose columns are positions. Other stationary terms of these columns are added.
+                If None, the first stationary one.
+            max_distance: The largest distance, in the columns' units. If None, half of the extent of the rows or two
+                practical ranges in each direction, whichever is smaller.
+            num_bins: The number of bins of equal width in each direction.
+            num_pairs: The number of pairs that are drawn at random if there are more.
+            seed: The seed of the draw. If None, that of the model.
+
+        Returns:
+            The variogram. `str` gives a table, and `rfgp.plotting.plot_variogram` a picture.
+
+        Raises:
+            NotFittedError: If the rows are not known.
+            InvalidArgumentError: If no term is stationary, or the noise has not one variance.
+            DataError: If all rows are at one position.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> from rfgp import kernels as k
+            >>> rng = np.random.default_rng(0)
+            >>> X, noise = rng.uniform(0, 10, (200, 2)), 0.1 * rng.standard_normal(200)
+            >>> gp = rfgp.GP(k.Matern((0, 1)), seed=0).fit(X, np.sin(X[:, 0]) + np.cos(X[:, 1]) + noise)
+            >>> variogram = gp.variogram()
+            >>> variogram.directions, bool(abs(variogram.nugget - 0.01) < 0.004)
+            (('0', '1'), True)
+        """
+        return variogram(self.state, term, max_distance, num_bins, num_pairs, seed)
+
+    @computed
     def predict(self, X: Any, *, derivative: Any = None) -> Prediction:
         """Return the posterior of the latent function in the user's units.
 
         Args:
             X: Inputs (n, d), or n node labels. Results are arrays, or tensors if X is a tensor. Sources that are read
-                in blocks are read when the mean (n,) or the variance (n,) is computed.
+                in blocks are read when the mean (n,) or the variance (n,) is computed. The cells of a Dataset or
+                DataArray of xarray are points, and `to_xarray()` of the prediction has its coordinates.
             derivative: The key of a column of numbers. The result is the derivative of the function in this column, in
                 units of the target over those of the column. If None, the function itself.
 
@@ -654,6 +706,8 @@ class GP:
         for warning in forecast_warnings(state, self.fit_report, inputs):
             warnings.warn(warning, stacklevel=3)
         prediction = predicted(state, inputs, output_format, derivative)
+        if is_grid(X):
+            prediction = replace(prediction, grid=(X.coords.to_dataset(), dict(X.sizes)))
         if derivative is not None:
             return prediction
         return replace(prediction, calibrated_ends=partial(calibrated_ends, state, self.fit_report, inputs))

@@ -1,5 +1,6 @@
 """Exact covariance matrices and their gradients, with few passes over the matrix."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -98,6 +99,73 @@ class _Covariance(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         _ = ctx.saved_tensors  # raises an error if the covariance was changed in place
         return None, *ctx.pull_back(0.5 * (grads[0] + grads[0].mT))
+
+
+# --- Geometric anisotropy: the axes of the lengthscales are rotated against two columns -------------------------------
+
+THREE_DIRECTIONS = [[1.0, -0.5, -0.5], [0.0, math.sqrt(0.75), -math.sqrt(0.75)]]
+"""Three unit vectors u_k of the plane, in columns, with sum_k u_k u_k^T = 3 / 2 I."""
+
+
+def rotated(
+    x: Tensor,  # (..., 2)
+    angle: Tensor | None = None,  # ()
+) -> Tensor:  # (..., 2)
+    """Return the coordinates of points along axes that are rotated counterclockwise.
+
+    Args:
+        x: The points.
+        angle: The angle of the first axis, in radians. If None, the points are returned.
+
+    Examples:
+        >>> (rotated(torch.tensor([[0.0, 2.0]]), torch.tensor(math.pi / 2)).round() + 0.0).tolist()
+        [[2.0, 0.0]]
+    """
+    return x if angle is None else x @ _axes(angle).to(x).mT
+
+
+def _axes(angle: Tensor) -> Tensor:
+    """Return the unit vectors of rotated axes in rows, (2, 2)."""
+    cos, sin = angle.cos(), angle.sin()
+    return torch.stack([cos, sin, -sin, cos]).reshape(2, 2)
+
+
+def in_frame(
+    x: Tensor,  # (n, 2)
+    lengthscale: Tensor,  # (2,)
+    angle: Tensor | None = None,  # ()
+) -> tuple[Tensor, Tensor]:
+    """Return points whose distance in lengthscales is that of x in rotated ones, with gradients in lengthscales.
+
+    Let z be the rows along the axes in lengthscales, at the present parameters, and t_k = sqrt(2 / 3) u_k the three
+    directions. For other parameters the squared length of z is z^T B z = sum_k w_k (t_k . z)^2, with B = I and w = 1 at
+    the present ones and w_k = 2 u_k^T B u_k - tr(B) / 2, which is linear in B. So the result is t_k . z in the
+    lengthscales w_k^(-1/2): code with a gradient for each lengthscale has one in the angle, too.
+
+    Args:
+        x: The points.
+        lengthscale: The lengthscales along the two axes.
+        angle: The angle of the first axis, in radians. If None, the arguments are returned.
+
+    Returns:
+        The points (n, 3), without gradients in parameters, and lengthscales (3,) of 1.
+
+    Examples:
+        >>> x, lengthscale = torch.tensor([[0.0, 0.0], [1.0, 1.0]]), torch.tensor([2.0, 0.5])
+        >>> points, ones = in_frame(x, lengthscale, torch.tensor(math.pi / 4))
+        >>> round((points[1] / ones).norm().item(), 4)  # sqrt(2) / 2
+        0.7071
+    """
+    if angle is None:
+        return x, lengthscale
+    metric = _axes(angle).to(lengthscale) / lengthscale[:, None]
+    known = metric.detach()
+    ratio, directions = metric @ known.inverse(), lengthscale.new_tensor(THREE_DIRECTIONS)
+    weights = 2 * (ratio @ directions).square().sum(0) - ratio.square().sum() / 2
+    return x @ (math.sqrt(2 / 3) * known.mT @ directions).to(x), weights.rsqrt()
+
+
+# --- Gram matrices of stationary kernels ------------------------------------------------------------------------------
 
 
 def stationary_gram(

@@ -27,7 +27,7 @@ from rfgp.gp import GP
 from rfgp.graph_gp import GraphGP
 from rfgp.inference.prediction import Prediction
 from rfgp.messages import counted
-from rfgp.models import Calibration
+from rfgp.models import Calibration, Variogram
 from rfgp.models.series import TimeColumn
 from rfgp.palette import COLOR_MAPS, COLORS, color_range
 
@@ -210,6 +210,24 @@ def plot_calibration(
         raise InvalidArgumentError("prediction must be given with observations, got None. Pass gp.predict(X).")
     curve = curves.coverage(counted(np.size(y), "observation"), y, prediction)
     return _draw(curves.calibration([curve], np.size(y)), axes)
+
+
+def plot_variogram(variogram: Variogram, *, axes: Axes | None = None) -> Axes:
+    """Plot the semivariance by distance: points of pairs of rows, and lines of the model, with nugget and sill.
+
+    Args:
+        variogram: The variogram, `gp.variogram()`.
+        axes: The axes. If None, new ones.
+
+    Examples:
+        >>> import numpy as np, rfgp
+        >>> from rfgp.plotting import plot_variogram
+        >>> x = np.linspace(0, 10, 40)
+        >>> gp = rfgp.GP(rfgp.kernels.RBF(), seed=0).fit(x[:, None], np.sin(x))
+        >>> plot_variogram(gp.variogram()).get_ylabel()
+        'semivariance'
+    """
+    return _draw(curves.variogram(variogram), axes)
 
 
 def plot_forecast(

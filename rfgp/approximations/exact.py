@@ -188,7 +188,7 @@ def _kernel_prior(
 def _stationary_gram(term: BoundTerm, split: Split | None, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
     """Return the covariance of rows (n, D) of one stationary factor, or None."""
     measure, scale = term.measure, term.outputscale
-    if measure is None or not measure.has_slope or scale is None:
+    if measure is None or not measure.has_slope or scale is None or term.term.factors[0].is_rotated:
         return None
     x, lengthscale = inputs[:, term.column_indices[0]], f"{term.prefixes[0]}lengthscale"
     return TermGram(

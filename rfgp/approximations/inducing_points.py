@@ -31,6 +31,7 @@ from rfgp.blocks import KernelBlock, NewLevels, Prior, Residual, VecchiaBlock, W
 from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.inducing import JITTER, MIN_SAMPLE, SAMPLED, by_k_means, by_pivots, mean_square_error, whitening_of
+from rfgp.grams import rotated
 from rfgp.kernels.role import BoundTerm, ColumnSummary, Values, constants_of
 from rfgp.local.kinds import kind_of
 from rfgp.messages import check_count, check_flag
@@ -137,6 +138,8 @@ def loops_of(term: BoundTerm) -> str | None:
     measures = [factor.measure for factor in term.term.factors]
     if len(measures) == 1:
         return None if measures[0] is None else kind_of(measures[0])
+    if any(factor.is_rotated for factor in term.term.factors):
+        return None
     return "gaussian" if all(isinstance(measure, spectra.Gaussian) for measure in measures) else None
 
 
@@ -164,7 +167,8 @@ def _neighbors_prior(
     assert term.outputscale is not None
     block_size = min(approximation.block_size, count // 2 + 1)  # few neighbors are not shared by many rows
     stationary = kind, torch.cat(lengthscales), values[term.outputscale]
-    return Prior(neighbors=VecchiaBlock.stationary(*stationary, *options, indices, term.name, block_size))
+    rotation = values.get(f"{term.prefixes[0]}rotation")
+    return Prior(neighbors=VecchiaBlock.stationary(*stationary, *options, indices, term.name, block_size, rotation))
 
 
 # --- Inducing points of terms, with or without an approximation of the residual --------------------------------------
@@ -319,7 +323,8 @@ class InducingPoints(Approximation):
         rows[:, data.term.columns] = sample[:, data.term.columns]
         rows = rows[torch.from_numpy(generator.permutation(len(rows))[:max_rows])]
         if lengthscales is not None and init == "kmeans":
-            points = by_k_means(rows / lengthscales, self.num_points, generator) * lengthscales
+            centers = by_k_means(_turned(data, rows) / lengthscales, self.num_points, generator)
+            points = _turned(data, centers * lengthscales, -1.0)
         else:
             constants = unit_constants(data.term, scale_name(data.term, data.values), data.columns)
             covariance = TermCovariance(data.term, Given((), {**data.values, **constants}))
@@ -344,6 +349,15 @@ class InducingPoints(Approximation):
     def vfe_counterpart(self, term: TermPrior) -> TermPrior:
         """Return the term with a VFE residual and without neighbors."""
         return replace(term, basis=replace(term.basis, method="vfe", neighbors=None))
+
+
+def _turned(data: TermData, rows: Tensor, sign: float = 1.0) -> Tensor:
+    """Return rows (r, D) along the axes of the lengthscales, or back if the sign is -1."""
+    for part in data.term.parts():
+        if (angle := data.values.get(f"{part.prefix}rotation")) is not None:
+            index = torch.tensor(part.indices)
+            rows = rows.index_copy(1, index, rotated(rows[:, index], sign * angle))
+    return rows
 
 
 def _lengthscales(data: TermData, rows: Tensor) -> Tensor:

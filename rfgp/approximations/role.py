@@ -17,7 +17,7 @@ from rfgp.columns import ColumnKind
 from rfgp.couplings import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import Fourier, Laplace
-from rfgp.grams import Gram
+from rfgp.grams import Gram, rotated
 from rfgp.kernels.role import (
     OUTPUTSCALE,
     BoundFactor,
@@ -374,11 +374,20 @@ class SpectralPart:
         lengthscales = [values[f"{part.prefix}lengthscale"].double().expand(len(part.indices)) for part in self.factors]
         amplitudes = frequencies.amplitudes.double().expand(frequencies.shape[0])
         indices = [index for part in self.factors for index in part.indices]
-        return FourierFunctions(frequencies.dense().double() / torch.cat(lengthscales), indices, amplitudes)
+        scaled, done = frequencies.dense().double() / torch.cat(lengthscales), list[Tensor]()
+        sizes = [len(part.indices) for part in self.factors]
+        for part, own in zip(self.factors, torch.split(scaled, sizes, 1), strict=True):
+            angle = values.get(f"{part.prefix}rotation")
+            done.append(own if angle is None else rotated(own, -angle))
+        return FourierFunctions(torch.cat(done, 1), indices, amplitudes)
 
     def _features(self, x: Tensor, values: Values) -> Tensor:
         """Return the features (n, F) of rows (n, D)."""
-        scaled = [x[:, part.indices] / values[f"{part.prefix}lengthscale"].to(x.dtype) for part in self.factors]
+        scaled = [
+            rotated(x[:, part.indices], values.get(f"{part.prefix}rotation"))
+            / values[f"{part.prefix}lengthscale"].to(x.dtype)
+            for part in self.factors
+        ]
         features: Tensor = self._map_at(values)(scaled[0] if len(scaled) == 1 else torch.cat(scaled, dim=1))
         return features
 

@@ -61,9 +61,9 @@ class InputTable:
         """Return a dataframe, dict, array (n, d) or sequence (n,) as a table.
 
         Args:
-            X: A dataframe of pandas, polars or Arrow, a dict of arrays, lists or tensors (n,), or an InputTable. An
-                array, tensor or list of rows (n, d) has keys 0 to d - 1. A sequence (n,) of labels has the key "node"
-                or 0.
+            X: A dataframe of pandas, polars or Arrow, a Dataset or DataArray of xarray, a dict of arrays, lists or
+                tensors (n,), or an InputTable. An array, tensor or list of rows (n, d) has keys 0 to d - 1. A sequence
+                (n,) of labels has the key "node" or 0.
             target: The key of a column that is left out. If None, all columns are kept.
 
         Raises:
@@ -300,11 +300,8 @@ def _read(X: Any) -> InputTable:
     Raises:
         DataError: If X is not a table.
     """
-    if type(X).__module__.startswith("xarray"):
-        frame = "X.to_dataframe()" if isinstance(X, Mapping) else 'X.to_dataframe("name")'
-        raise DataError(
-            f"X must be a dataframe or an array, got a {type(X).__name__} of xarray. Use {frame}.reset_index()."
-        )
+    if is_grid(X):
+        return _of_frame(frame_of_grid(X))
     if isinstance(X, Mapping):
         return _of_dict(X)
     if isinstance(X, Tensor):
@@ -328,6 +325,28 @@ def _read(X: Any) -> InputTable:
     labels = X if type(X).__module__.startswith("pandas") else array
     is_date = "datetime64" in str(labels.dtype) or getattr(labels.dtype, "kind", "") == "M"
     return _table({0: labels}, "array") if is_date else _of_sequence(labels)
+
+
+def is_grid(X: Any) -> bool:
+    """Return whether X is a Dataset or a DataArray of xarray.
+
+    Args:
+        X: The inputs, in any format.
+    """
+    return type(X).__module__.startswith("xarray.") and hasattr(X, "to_dataframe")
+
+
+def frame_of_grid(X: Any) -> Any:
+    """Return a Dataset or DataArray of xarray as a dataframe with a row for each cell.
+
+    Its columns are the dimensions, coordinates and variables. The last dimension varies fastest.
+
+    Args:
+        X: The Dataset or DataArray. If a DataArray has no name, its column is "values".
+    """
+    data: Any = X if isinstance(X, Mapping) else X.to_dataset(name="values" if X.name is None else X.name)
+    data = data if data.sizes else data.expand_dims("cell")
+    return data.to_dataframe(dim_order=list(X.sizes) or ["cell"]).reset_index()
 
 
 def _usable(x: Tensor) -> Tensor:  # (...)

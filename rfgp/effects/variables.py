@@ -224,7 +224,7 @@ def typical_row(variables: Sequence[Variable], frame: Any, count: int) -> dict[s
 def columns_of_hyperparameter(model: GP, path: str) -> list[str]:
     """Return the columns of the factor that has a given hyperparameter.
 
-    The noise, the mean and output scales have no columns.
+    The noise, the mean and output scales have no columns. Rotated lengthscales have axes in their place.
 
     Args:
         model: A fitted model.
@@ -235,7 +235,7 @@ def columns_of_hyperparameter(model: GP, path: str) -> list[str]:
     for term in model.spec.terms:
         for factor, _, prefix in term.parts():
             if path.startswith(prefix) and "." not in path[len(prefix) :] and path != term.outputscale:
-                return list(map(str, factor.columns or ()))
+                return ["first axis", "second axis"] if factor.is_rotated else list(map(str, factor.columns or ()))
     return []
 
 

@@ -52,6 +52,8 @@ MULTIPLIERS = (0.3, 0.1)
 """The multipliers of one term's lengthscales that are compared.
 
 A search from a long lengthscale can end with noise alone."""
+NUM_ANGLES = 4
+"""The number of angles of half a turn that are compared. With two lengthscales, opposite axes can also be exchanged."""
 NUM_PEAKS, MAX_CYCLES = 3, 10_000
 """The number of periods that are compared, and the maximum number of frequencies of the periodogram."""
 FIELD_MULTIPLIERS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -265,6 +267,26 @@ def with_likelier_periods(fit: TermFit) -> ParameterValues:
             peaks = _peaks(rows.inputs[:, indices[0]], rows.targets[:, 0], low, high)
             changes[name] = [peak / float(values.standardized(name)) for peak in peaks]
     return changed_one_by_one(fit, rows, changes, lambda trial, some: marginal_likelihood(trial.state, some))
+
+
+def with_likelier_rotations(fit: TermFit) -> ParameterValues:
+    """Return values with the likeliest of a few angles of each learned rotation, one after the other.
+
+    Each is compared at its best multiple of all lengthscales, noise and variance.
+
+    Args:
+        fit: The fit at its starting values.
+    """
+    rows, values, given = fit.subset(MATRIX_ROWS), fit.values, fit.spec.options.starts
+    names = [name for name in fit.free if name.endswith("rotation") and name not in given]
+    for name in names if not fit.plan.is_continued else ():
+        turned = [values.shifted(**{name: number * math.pi / NUM_ANGLES}) for number in range(NUM_ANGLES)]
+        totals = []
+        for trial in (fit.at(end).with_new_basis() for end in turned):
+            found = _of_multipliers(trial, rows, noise_profile_likelihood).values()
+            totals.append(max(found or log_posteriors(trial, [trial.values], rows=rows), default=-math.inf))
+        values = turned[totals.index(max(totals))]
+    return values
 
 
 def _peaks(

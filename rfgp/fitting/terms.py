@@ -53,6 +53,7 @@ from rfgp.fitting.starts import (
     screened,
     start_of_field,
     with_likelier_periods,
+    with_likelier_rotations,
 )
 from rfgp.fitting.subsets import MAX_ROWS, fit_basis_functions, fit_coarsely, grow
 from rfgp.inference.observed import LeaveOneOut
@@ -112,6 +113,8 @@ def _fit(fit: TermFit) -> tuple[GPState, FitReport]:
     with in_one_thread(_is_small(fit.prior, fit.rows)):
         if is_one_field(fit.spec):
             return _fit_field(fit)
+        if any(name.endswith("rotation") for name in fit.free):
+            fit = fit.at(with_likelier_rotations(fit))
         if is_gaussian and any(name.endswith("period") for name in fit.free):
             fit = fit.at(with_likelier_periods(fit))
         prior, rows = fit.prior, fit.rows
@@ -366,13 +369,13 @@ def _has_lattices_of(fit: TermFit, other: TermFit) -> bool:
 
 
 def _distance(fit: TermFit, before: ParameterValues) -> float:
-    """Return the largest change of the logarithm of a lengthscale.
+    """Return the largest change of the logarithm of a lengthscale, or of an angle in radians.
 
     Args:
         fit: The fit.
         before: Earlier hyperparameters.
     """
-    names = [name for name in fit.values.raw if name.endswith("lengthscale")]
+    names = [name for name in fit.values.raw if name.endswith(("lengthscale", "rotation"))]
     changes = [float((fit.values.raw[name] - before.raw[name]).detach().abs().max()) for name in names]
     return max(changes, default=0.0)
 

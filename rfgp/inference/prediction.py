@@ -174,6 +174,7 @@ P = TypeVar("P", bound="Prediction")
     "as_kind",
     "is_small",
     "calibrated_ends",
+    "grid",
 )
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
@@ -197,6 +198,7 @@ class Prediction:
         scales: The scales of residuals at the points, which depend on the inputs. If None, they are constant.
         calibrated_ends: A function of a level to the ends of calibrated intervals of observations, in the user's units.
             If None, there are none.
+        grid: The coordinates of xarray and the sizes of the dimensions, if points are the cells of a grid. Or None.
 
     Examples:
         >>> import rfgp
@@ -223,6 +225,7 @@ class Prediction:
     is_small: bool = field(default=False, kw_only=True)
     scales: Any = field(default=None, kw_only=True)
     calibrated_ends: Callable[[float], tuple[Tensor, Tensor]] | None = field(default=None, kw_only=True)
+    grid: Any = field(default=None, kw_only=True)
     _cache: ResultCache = field(default_factory=ResultCache, init=False)
     _has_closed_form: ClassVar[bool] = True
     """Whether sums, exponentials and covariances of the values have a closed form."""
@@ -295,6 +298,36 @@ class Prediction:
         It raises a `graphs.MemoryBudgetError` if it does not fit into memory.
         """
         return self._out(self.covariance_tensor())
+
+    def to_xarray(self) -> Any:
+        """Return the mean and the standard deviation as a Dataset of xarray, on the grid that was predicted.
+
+        Several outputs have the dimension "output".
+
+        Raises:
+            InvalidArgumentError: If the points are not the cells of a Dataset or DataArray.
+
+        Examples:
+            >>> import numpy as np
+            >>> import rfgp
+            >>> import xarray as xr
+            >>> seen = xr.DataArray(np.eye(4), {"y": range(4), "x": range(4)}, name="height")
+            >>> gp = rfgp.GP(rfgp.kernels.RBF(("x", "y"), lengthscale=1.0), seed=0).condition(seen, "height")
+            >>> found = gp.predict(seen).to_xarray()
+            >>> dict(found.sizes), list(found)
+            ({'y': 4, 'x': 4}, ['mean', 'std'])
+        """
+        if self.grid is None:
+            raise InvalidArgumentError(
+                "to_xarray requires a prediction at the cells of a Dataset of xarray, got other points. Use "
+                "gp.predict(dataset).to_xarray()."
+            )
+        coordinates, sizes = self.grid
+        outputs = ("output",) if self.mean_tensor().ndim > 1 else ()
+        moments = (("mean", self.mean), ("std", self.std))
+        return coordinates.assign(
+            {name: ((*sizes, *outputs), v.reshape((*sizes.values(), *v.shape[1:]))) for name, v in moments}
+        )
 
     @computed
     def quantile(self, probability: Any) -> Any:
@@ -413,6 +446,7 @@ class Prediction:
             of_observations=self.of_observations and NO_FUNCTIONALS,
             calibrated_ends=None,
             scales=None,
+            grid=None,
         )
 
     @property

@@ -43,7 +43,7 @@ MAX_TERMS = 256
 MAX_COUNT = 1000
 """The largest degree, rank or number of harmonics of a kernel from a text."""
 _EXAMPLE = '"RBF(t) + Group(store)"'
-_TEXTS = ("name", "spectrum", "boundary", "distance")
+_TEXTS = ("name", "spectrum", "boundary", "distance", "rotation")
 """The arguments, other than columns, that may be texts."""
 _BASES = ("RBF", "Matern", "RationalQuadratic", "Stationary")
 """The kernels that `Additive` may repeat."""
@@ -174,7 +174,7 @@ def _column(call: Call, value: Any, known: tuple[str, ...] | None) -> Key:
 
 def _argument(name: str, value: Any) -> Any:
     """Return an argument that is no column."""
-    argument = constant(name, value)
+    argument = value.text if name == "rotation" and isinstance(value, Name) else constant(name, value)
     if isinstance(argument, str) and name not in _TEXTS:
         raise InvalidArgumentError(f"{name} must be a number, got the text {quoted(argument)}.")
     return argument

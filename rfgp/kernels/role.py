@@ -19,7 +19,7 @@ from rfgp.chains import StateModel
 from rfgp.columns import ColumnKind, ColumnRequest, InputSchema, InputTable
 from rfgp.columns.rules import Key, MatrixKey
 from rfgp.errors import InvalidArgumentError
-from rfgp.grams import Gram, scaled_gram, stationary_gram
+from rfgp.grams import Gram, in_frame, scaled_gram, stationary_gram
 from rfgp.messages import brief_repr
 from rfgp.parameters import Hyperparameter, find_path
 from rfgp.scaling import Affine, moments
@@ -440,6 +440,11 @@ class Factor(ABC):
         """The spectral measure at unit lengthscale. None if not stationary."""
         return None
 
+    @property
+    def is_rotated(self) -> bool:
+        """Whether the value "rotation" is the angle of the axes of two lengthscales against two columns, in radians."""
+        return False
+
     def functions(self, columns: ColumnSummary) -> "Functions | None":
         """Return finitely many functions phi with covariance phi phi^T, or None.
 
@@ -738,7 +743,8 @@ class BoundTerm:
     def _stationary(self, a: Tensor, values: Values) -> tuple[Spectrum, Tensor, Tensor, Tensor]:
         """Return the spectrum of a stationary term, its columns of rows a, the lengthscale and the variance."""
         assert self.measure is not None
-        x, lengthscale = a[:, self.column_indices[0]], values[f"{self.prefixes[0]}lengthscale"]
+        own = of_prefix(values, self.prefixes[0])
+        x, lengthscale = in_frame(a[:, self.column_indices[0]], own["lengthscale"], own.get("rotation"))
         return self.measure, x, lengthscale.to(x), self._variance(a, values).to(x)
 
 
@@ -879,4 +885,6 @@ def _as_tensor(path: str, value: Any, quantity: Hyperparameter | None, like: Ten
         return number
     if number.shape not in (shape, torch.Size([])):
         raise InvalidArgumentError(f"{path} must have the shape {tuple(shape)}, got {tuple(number.shape)}.")
-    return number.expand(shape)
+    if quantity is None or quantity.is_shared:
+        return number.expand(shape)
+    return number.expand(shape) / quantity.unit.to(number)  # degrees of an angle in radians, or 1

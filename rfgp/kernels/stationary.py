@@ -20,7 +20,7 @@ from rfgp.chains import StateModel, harmonics, matern
 from rfgp.columns import ColumnKind, InputSchema, InputTable
 from rfgp.columns.rules import Key, SphereKey
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.grams import scaled_gram
+from rfgp.grams import in_frame, rotated, scaled_gram
 from rfgp.kernels.kernel import Kernel, Sum
 from rfgp.kernels.role import (
     ColumnSummary,
@@ -34,7 +34,7 @@ from rfgp.kernels.role import (
     read_positives,
     requests_of,
 )
-from rfgp.messages import check_count, positive
+from rfgp.messages import check_count, positive, short_repr
 from rfgp.parameters import Hyperparameter
 from rfgp.special import scaled_bessel
 from rfgp.spectra import Spectrum
@@ -112,13 +112,16 @@ def _chain(values: bytes, order: int, spacing: float) -> ChainField:
 
 LENGTHSCALE_BOUNDS = (1e-3, 1e4)
 """The bounds of a lengthscale, in standard deviations of the column."""
+LEARN, TURN = "learn", 360
+"""The `rotation` that a fit learns, and the largest angle in degrees."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stationary(Kernel):
     """The stationary kernel k(x, z) = E cos(omega . (x - z) / lengthscale).
 
-    The distribution of omega is a spectrum of `rfgp.spectra`.
+    The distribution of omega is a spectrum of `rfgp.spectra`. With a rotation by the angle a, the difference d = x - z
+    has the components cos(a) d_1 + sin(a) d_2, in the first lengthscale, and cos(a) d_2 - sin(a) d_1, in the second.
 
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
@@ -127,27 +130,60 @@ class Stationary(Kernel):
             columns' own unit, such as that of a map, also set `standardize=False` in `rfgp.GP`.
         lengthscale: The starting lengthscale in the columns' units, one number or one for each column. If None, the
             data decide.
+        rotation: The angle of the first of two lengthscales against the first of two columns, in degrees
+            counterclockwise. The second lengthscale is at right angles. Angles that differ by 180 degrees are the same.
+            "learn": a fit learns it, from several starts, or with ("learn", 30) from 30 degrees. If None, each
+            lengthscale is along its column.
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: If there is no such spectrum, or a lengthscale is not positive.
+        InvalidArgumentError: If there is no such spectrum, a lengthscale is not positive, a rotation is no angle, or
+            there is one without two columns, two lengthscales and an isotropic spectrum.
 
     Examples:
         >>> from rfgp import kernels as k
         >>> kernel = k.Stationary("t", spectrum="product-laplace", lengthscale=2.0)
         >>> kernel.matrix({"t": [0.0, 2.0]}).shape
         torch.Size([2, 2])
+        >>> turned = k.Matern(("x", "y"), nu=0.5, lengthscale=(2.0, 1.0), rotation=45)  # 2 lengthscales apart
+        >>> round(turned.matrix({"x": [0.0, 8**0.5], "y": [0.0, 8**0.5]})[0, 1].item(), 6)
+        0.135335
     """
 
     spectrum: Any = "gaussian"
     ard: bool = field(default=True, kw_only=True)
     lengthscale: Any = field(default=None, kw_only=True)
+    rotation: Any = field(default=None, kw_only=True, metadata={"since": "0.2.0"})
     has_unit_variance: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "spectrum", spectra.by_name(self.spectrum))
         object.__setattr__(self, "lengthscale", read_positives("lengthscale", self.lengthscale))
+        if not self.is_rotated:
+            return
+        learns, angle = self._turn
+        is_number = isinstance(angle, int | float) and not isinstance(angle, bool) and -TURN <= angle <= TURN
+        if not is_number and not (learns and angle is None):
+            raise InvalidArgumentError(
+                f'rotation must be a number of degrees from -360 to 360, "{LEARN}" or None, got '
+                f"{short_repr(self.rotation)}."
+            )
+        needed = {
+            "two columns": self.columns is None or len(self.columns) == 2,
+            "two lengthscales": self.ard,
+            "an isotropic spectrum": self.spectrum.is_isotropic,
+        }
+        for name, is_present in needed.items():
+            if not is_present:
+                raise InvalidArgumentError(f"rotation requires {name}, got {self!r}. Use rotation=None.")
+
+    @property
+    def _turn(self) -> tuple[bool, Any]:
+        """Whether the angle is learned, and the angle or its start in degrees, or None."""
+        first, *angle = self.rotation if isinstance(self.rotation, tuple) and self.rotation else (self.rotation,)
+        learns = isinstance(first, str) and first == LEARN and len(angle) < 2
+        return learns, next(iter(angle), None) if learns else self.rotation
 
     @property
     def measure(self) -> Spectrum:
@@ -157,32 +193,65 @@ class Stationary(Kernel):
 
     @property
     def starts(self) -> Mapping[str, Any]:
-        """The starting lengthscale, if it was given."""
-        return {"lengthscale": self.lengthscale}
+        """The starting lengthscale and the angle, if they were given."""
+        return {"lengthscale": self.lengthscale, **({"rotation": self._turn[1]} if self.is_rotated else {})}
+
+    def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
+        """Return the kernel with starts, also of a learned angle."""
+        angle = starts.get("rotation")
+        learned = {"rotation": (LEARN, math.fmod(angle, TURN))} if self._turn[0] and angle is not None else {}
+        return replace(self, **{**starts, **learned})
+
+    @property
+    def embedding(self) -> Any:
+        """The map of rows to positions along rotated axes, or None."""
+        return _along_axes if self.is_rotated else None
+
+    @property
+    def is_rotated(self) -> bool:
+        """Whether the axes of the lengthscales are rotated."""
+        return self.rotation is not None
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
-        lengthscale = values["lengthscale"].to(a.dtype)
         if a is b and not a.requires_grad:
-            return scaled_gram(self.measure, a, lengthscale, torch.ones((), dtype=a.dtype, device=a.device))
-        return self.measure.kernel_between(a / lengthscale, b / lengthscale)
+            x, lengthscale = in_frame(a, values["lengthscale"], values.get("rotation"))
+            return scaled_gram(self.measure, x, lengthscale.to(x), torch.ones((), dtype=x.dtype, device=x.device))
+        return self.measure.kernel_between(_along_axes(a, values), _along_axes(b, values))
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
-        """Return the dict of the hyperparameter "lengthscale".
+        """Return the dict of the hyperparameter "lengthscale", and of the angle "rotation" if there is one.
 
         It has one number for each of the c columns, or one number if `ard` is False. Each starts at sqrt(c) standard
         deviations of its column (of their mean, if `ard` is False), and is within `LENGTHSCALE_BOUNDS` of them. In
         standard deviations, sqrt(c) is the root mean square distance of a row from the mean. The root mean square
         distance of two rows is sqrt(2 c).
 
+        Along rotated axes, the lengthscales start at 2 and 1 root mean square deviations of the two columns. At equal
+        lengthscales the likelihood would not depend on the angle.
+
         Args:
             columns: The summary of the c columns, with their standard deviations.
         """
-        spread, unit = columns.spread, columns.scale
+        spread, unit, others = columns.spread, columns.scale, dict[str, Hyperparameter]()
         if not self.ard:
             spread = spread.mean()
+        start = math.sqrt(columns.num_columns) * spread
+        if self.is_rotated:
+            spread = spread.square().mean().sqrt().expand(2)
+            start, one = spread * spread.new_tensor([2.0, 1.0]), torch.ones_like(spread[0])
+            angle = math.radians(self._turn[1] or 0.0) * one
+            bounds = angle - 2 * math.pi, angle + 2 * math.pi
+            others["rotation"] = Hyperparameter(
+                angle, math.degrees(1.0) * one, bounds, is_fixed=not self._turn[0], is_positive=False
+            )
         bounds = bounds_in(spread, LENGTHSCALE_BOUNDS)
-        return {"lengthscale": Hyperparameter(math.sqrt(columns.num_columns) * spread, unit, bounds, saturates=True)}
+        return {"lengthscale": Hyperparameter(start, unit, bounds, saturates=True), **others}
+
+
+def _along_axes(a: Tensor, values: Values) -> Tensor:
+    """Return rows a (n, c) in lengthscales, along the axes of the lengthscales."""
+    return rotated(a, values.get("rotation")) / values["lengthscale"].to(a.dtype)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -196,6 +265,10 @@ class RBF(Stationary):
         ard: Whether each column has its own lengthscale. Otherwise the standardized columns share one. For one in the
             columns' own unit, such as that of a map, also set `standardize=False` in `rfgp.GP`.
         lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
+        rotation: The angle of the first of two lengthscales against the first of two columns, in degrees
+            counterclockwise. The second lengthscale is at right angles. Angles that differ by 180 degrees are the same.
+            "learn": a fit learns it, from several starts, or with ("learn", 30) from 30 degrees. If None, each
+            lengthscale is along its column.
         name: The name of the term. If None, the class and the columns.
 
     Examples:
@@ -219,6 +292,10 @@ class Matern(Stationary):
         ard: Whether each column has its own lengthscale. Otherwise the standardized columns share one. For one in the
             columns' own unit, such as that of a map, also set `standardize=False` in `rfgp.GP`.
         lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
+        rotation: The angle of the first of two lengthscales against the first of two columns, in degrees
+            counterclockwise. The second lengthscale is at right angles. Angles that differ by 180 degrees are the same.
+            "learn": a fit learns it, from several starts, or with ("learn", 30) from 30 degrees. If None, each
+            lengthscale is along its column.
         name: The name of the term. If None, the class and the columns.
 
     Examples:
@@ -259,6 +336,10 @@ class RationalQuadratic(Stationary):
         ard: Whether each column has its own lengthscale. Otherwise the standardized columns share one. For one in the
             columns' own unit, such as that of a map, also set `standardize=False` in `rfgp.GP`.
         lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
+        rotation: The angle of the first of two lengthscales against the first of two columns, in degrees
+            counterclockwise. The second lengthscale is at right angles. Angles that differ by 180 degrees are the same.
+            "learn": a fit learns it, from several starts, or with ("learn", 30) from 30 degrees. If None, each
+            lengthscale is along its column.
         name: The name of the term. If None, the class and the columns.
 
     Examples:
@@ -349,9 +430,11 @@ class Sphere(Kernel):
             raise InvalidArgumentError(f"Sphere must have two columns, longitude and latitude, got {self.columns!r}.")
         if angles_among(names) not in (None, names):
             raise InvalidArgumentError(f"columns must be the longitude, then the latitude, got {names!r}. Swap them.")
-        if not isinstance(self.kernel, Stationary) or self.kernel.columns is not None:
+        kernel = self.kernel
+        if not isinstance(kernel, Stationary) or kernel.columns is not None or kernel.rotation is not None:
             raise InvalidArgumentError(
-                f"kernel must be a stationary kernel without columns, such as k.Matern(nu=1.5), got {self.kernel!r}."
+                "kernel must be a stationary kernel without columns and rotation, such as k.Matern(nu=1.5), got "
+                f"{kernel!r}."
             )
         if isinstance(self.kernel.lengthscale, tuple):
             raise InvalidArgumentError(f"lengthscale must be one number, got {self.kernel.lengthscale!r}.")

@@ -34,6 +34,7 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from rfgp.autograd import input_derivatives, mixed_derivatives
+from rfgp.grams import rotated
 from rfgp.spectra import Gaussian, Matern, Spectrum
 
 # --- Lattices of frequencies, and features of points by their modes --------------------------------------------------
@@ -268,6 +269,31 @@ class SpectralProduct:
                 out[column] = lengthscale
         return torch.stack(out)
 
+    def turned(self, points: Tensor, values: Values) -> Tensor:
+        """Return points or frequencies (..., d) along the axes of the lengthscales.
+
+        Args:
+            points: The points, (..., d).
+            values: The hyperparameters by path.
+        """
+        for columns, prefix in zip(self.positions, self.prefixes, strict=True):
+            if (angle := values.get(f"{prefix}rotation")) is not None:
+                index = torch.tensor(columns)
+                points = points.index_copy(-1, index, rotated(points[..., index], angle))
+        return points
+
+    def extents(self, values: Values) -> tuple[Tensor, Tensor]:
+        """Return the lengthscale along each column, and the half-width in it of the ellipsoid of lengthscales.
+
+        They are (d,) each, and differ if lengthscales are rotated against the columns.
+
+        Args:
+            values: The hyperparameters by path.
+        """
+        lengthscales = self.lengthscales(values)
+        axes = self.turned(torch.eye(self.num_columns, dtype=torch.float64), values)
+        return 1 / (axes / lengthscales).norm(dim=1), (axes * lengthscales).norm(dim=1)
+
     def log_prob(self, frequencies: Tensor, values: Values) -> Tensor:
         """Return the log spectral density, (F,), float64.
 
@@ -278,7 +304,7 @@ class SpectralProduct:
             values: The hyperparameters by path.
         """
         lengthscales = self.lengthscales(values)
-        omega = 2 * math.pi * frequencies * lengthscales
+        omega = 2 * math.pi * self.turned(frequencies, values) * lengthscales
         total = self.num_columns * math.log(2 * math.pi) + lengthscales.log().sum()
         pairs = zip(self.measures, self.positions, strict=True)
         return total + sum(measure.log_prob(omega[:, list(columns)]) for measure, columns in pairs)
@@ -292,7 +318,7 @@ class SpectralProduct:
             values: The hyperparameters by path.
         """
         lengthscales = self.lengthscales(values)
-        a, b = a / lengthscales, b / lengthscales
+        a, b = (self.turned(points, values) / lengthscales for points in (a, b))
         out = torch.ones((), dtype=torch.float64)
         for measure, columns in zip(self.measures, self.positions, strict=True):
             out = out * measure.kernel_between(a[..., list(columns)], b[..., list(columns)])
@@ -415,10 +441,10 @@ def periods(product: SpectralProduct, values: Values, extent: Floats, tolerance:
         extent: The extent of the box, (d,).
         tolerance: The tolerance of the approximation.
     """
-    lengthscales = product.lengthscales(values).detach().numpy()
+    extents = product.extents(values)[1].detach().numpy()
     measures = [product.measure_of(column) for column in range(product.num_columns)]
     distances = [distance_at_correlation(measure, image_correlation(measure, tolerance)) for measure in measures]
-    return np.asarray(extent + np.array(distances) * lengthscales)
+    return np.asarray(extent + np.array(distances) * extents)
 
 
 def bandwidths(product: SpectralProduct, values: Values, period: Floats, level: float) -> Integers:
@@ -433,11 +459,12 @@ def bandwidths(product: SpectralProduct, values: Values, period: Floats, level: 
         level: The level of D_j / variance.
     """
     widths = []
+    inverse = product.turned(torch.eye(product.num_columns, dtype=torch.float64), values) / product.lengthscales(values)
+    tangents = (inverse @ inverse.mT).detach()  # row j: the frequency of the largest density with a given component j
     for column in range(product.num_columns):
 
         def below(index: float, column: int = column) -> bool:
-            xi = torch.zeros(1, product.num_columns, dtype=torch.float64)
-            xi[0, column] = index / period[column]
+            xi = tangents[column : column + 1] * (index / period[column] / float(tangents[column, column]))
             return float(product.log_prob(xi, values)) - float(np.log(period).sum()) < math.log(level)
 
         low, high = 0, 1
@@ -680,7 +707,7 @@ class LatticeDesign:
         if column not in self.lattice.column_indices:
             return torch.zeros((), dtype=torch.float64)
         number = self.lattice.column_indices.index(column)
-        lengthscale = self.product.lengthscales(self._values(parameters))[number]
+        lengthscale = self.product.extents(self._values(parameters))[0][number]
         total = self.product.measure_of(number).slope_variance / lengthscale.square()
         rates = self.modes.by_feature(2 * math.pi * self.modes.frequencies[:, number])
         missing = (total - (rates.square() * self._log_variances(parameters).exp()).sum()).clamp_min(0)
@@ -824,7 +851,7 @@ class LatticeDesign:
         values = self._values(parameters)
         parts = []
         for chunk in torch.split(self.lattice.columns(x), _CHUNK):
-            near = _near(self.lattice, chunk.detach(), self.product.lengthscales(values).detach())  # (n, u, d)
+            near = _near(self.lattice, chunk.detach(), self.product.extents(values)[0].detach())  # (n, u, d)
             inner = self.product.kernel(near, near, values)
             factor = _factors(inner)
             cross = self.product.kernel(chunk[:, None], near, values)

@@ -13,3 +13,4 @@ from rfgp.models.spec import mean_and_noise as mean_and_noise
 from rfgp.models.state import GPState as GPState
 from rfgp.models.state import begin as begin
 from rfgp.models.state import initial_state as initial_state
+from rfgp.models.variogram import Variogram as Variogram

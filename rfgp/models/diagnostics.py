@@ -372,7 +372,12 @@ def _given_up(state: GPState) -> str:
     values, columns = state.hyperparameters, state.spec.schema.keys
     parts = [part for term in state.spec.terms for part in term.parts()]
     name = f"{parts[0][2]}lengthscale"
-    if len(parts) != 1 or name not in values.space.quantities or values.raw[name].ndim == 0:
+    if (
+        len(parts) != 1
+        or parts[0].factor.is_rotated
+        or name not in values.space.quantities
+        or values.raw[name].ndim == 0
+    ):
         return ""
     lengthscale, (_, largest) = values.standardized(name).detach(), values.space.quantities[name].bounds
     numbers = (lengthscale > GIVEN_UP * largest).reshape(-1).nonzero()[:, 0].tolist()

@@ -17,7 +17,7 @@ from rfgp.approximations.role import TermData
 from rfgp.blocks import Prior
 from rfgp.columns import ColumnKind, InputSchema, InputTable
 from rfgp.columns.indicators import Indicators, LevelCounts, count_levels, with_indicators
-from rfgp.columns.table import without_index
+from rfgp.columns.table import frame_of_grid, is_grid, without_index
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.kernels import Kernel
 from rfgp.kernels.role import BoundTerm, ColumnSummary
@@ -328,6 +328,22 @@ def table_of(X: Any, graph: graphs.Graph | None) -> InputTable:
             labels[:] = [tuple(row) if isinstance(row, list) else row for row in rows]
             return InputTable.of(labels)
     return InputTable.of(X)
+
+
+def of_grid(given: Chunk) -> Chunk:
+    """Return a grid of xarray as a dataframe without the cells whose targets are missing, and other data as they are.
+
+    Args:
+        given: The training data, with the name of y, or several.
+    """
+    if not is_grid(given.X):
+        return given
+    frame, names = frame_of_grid(given.X), [given.y] if isinstance(given.y, str) else given.y
+    if not isinstance(names, list) or not set(names) <= set(frame.columns):
+        return given._replace(X=frame)  # a wrong name raises an error in its reader
+    present = np.flatnonzero(frame[names].notna().any(axis=1))
+    others = (_take(column, present, len(frame)) for column in given[2:4])
+    return Chunk(frame.iloc[present].reset_index(drop=True), given.y, *others)
 
 
 def without_missing(given: Chunk, kernel: Kernel) -> Chunk:

@@ -56,6 +56,7 @@ from rfgp.models.inputs import (
     keys_of_levels,
     levels_of_source,
     mean_variance,
+    of_grid,
     open_keys,
     parameters_of_nodes,
     repetitions,
@@ -551,7 +552,10 @@ class ModelSpec:
                 f"trials must be given for {likelihood!r}, got None. Pass the number of trials of each row, "
                 'trials=1 for one each, or use likelihood="bernoulli".'
             )
-        data, (average_over, weights) = Chunk(*map(outside_inference_mode, (X, y, noise, sample_weight))), areas
+        data, (average_over, weights) = (
+            of_grid(Chunk(*map(outside_inference_mode, (X, y, noise, sample_weight)))),
+            areas,
+        )
         if weights is not None and average_over is None:
             raise InvalidArgumentError("weights require average_over. Use sample_weight to repeat rows.")
         return data if average_over is None else data._replace(X=AreaRows(data.X, average_over, weights))
@@ -695,12 +699,18 @@ class ModelSpec:
     def in_own_units(self, summary: DataSummary) -> DataSummary:
         """Return a summary of data whose maps do not standardize levels, nodes and coordinates.
 
+        The columns of kernels with a rotation get one scale, so that angles are those of the user's units.
+
         Args:
             summary: The summary, with a map of all columns.
         """
         inputs: Any = summary.scaling.inputs
         keep = torch.tensor(self.schema.is_standardizable, dtype=torch.bool, device=inputs.scale.device)
-        maps = Affine(torch.where(keep, inputs.location, 0.0), torch.where(keep, inputs.scale, 1.0))
+        scale = torch.where(keep, inputs.scale, 1.0)
+        parts = [part for term in self._read_terms for part in term.parts()]
+        turned = sorted({index for part in parts if part.factor.is_rotated for index in part.indices})
+        scale[turned] = scale[turned].square().mean().sqrt()
+        maps = Affine(torch.where(keep, inputs.location, 0.0), scale)
         return replace(summary, scaling=replace(summary.scaling, inputs=maps))
 
     def with_sample(self, scaling: Scaling, rows: Rows) -> Self:

@@ -1,8 +1,9 @@
 """Values in files: one registry of roles and one codec, and graphs, road networks and meshes once each as tensors.
 
 A value of a class is JSON with its role, the name of its class and all its arguments, so that later defaults do not
-change a saved model. Numbers, texts, booleans and None are stored directly, tuples and lists as lists, and everything
-else with a mark. Unknown names are errors, and nothing is imported.
+change a saved model. An argument with the metadata "since" of its field is left out if it is None. Numbers, texts,
+booleans and None are stored directly, tuples and lists as lists, and everything else with a mark. Unknown names are
+errors, and nothing is imported.
 
 A kernel or an approximation is in the registry once `rfgp.kernels` or `rfgp.approximations` exports it. A likelihood, a
 spectrum, a coupling or a graph kernel has a line in the registry of its package. Another kind of value gets a line in
@@ -81,7 +82,9 @@ class _Role(NamedTuple):
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    return {entry.name: getattr(value, entry.name) for entry in fields(value) if entry.init}
+    """Return the arguments of a value, without later ones than the first files of the format that are None."""
+    pairs = ((entry, getattr(value, entry.name)) for entry in fields(value) if entry.init)
+    return {entry.name: own for entry, own in pairs if own is not None or "since" not in entry.metadata}
 
 
 def _prior_arguments(prior: Any) -> dict[str, Any]:

@@ -683,10 +683,11 @@ def kernel_draws(
     frequencies = design.product.sample(count * NUM_COSINES, generator).reshape(count, NUM_COSINES, -1)
     phases = 2 * math.pi * torch.rand(count, NUM_COSINES, generator=generator, dtype=torch.float64)
     amplitudes = torch.randn(count, NUM_COSINES, k, generator=generator, dtype=torch.float64)
-    lengthscales = design.product.lengthscales(dict(zip(design.names, parameters, strict=True)))
+    known = dict(zip(design.names, parameters, strict=True))
 
     def values(points: Tensor) -> Tensor:
-        scaled, draws = points / lengthscales, zip(frequencies, phases, amplitudes, strict=True)
+        scaled = design.product.turned(points, known) / design.product.lengthscales(known)
+        draws = zip(frequencies, phases, amplitudes, strict=True)
         parts = [(scaled @ omega.mT + phase).cos() @ amplitude for omega, phase, amplitude in draws]
         return math.sqrt(2 / NUM_COSINES) * torch.cat(parts, dim=1)
 

@@ -510,10 +510,48 @@ def test_objects_that_are_no_table_are_refused(X, words):
     refused(lambda: conditioned(k.RBF(), X, Y), rfgp.DataError, words)
 
 
-def test_xarray_is_refused_with_a_remedy():
+def test_a_grid_of_xarray_is_a_table_of_cells_and_comes_back():
     xr = pytest.importorskip("xarray")
-    for X in (xr.Dataset({"y": ("t", Y)}), xr.DataArray(Y)):
-        refused(lambda X=X: conditioned(k.RBF(), X, Y), rfgp.DataError, "to_dataframe")
+    height = np.add.outer(np.sin(np.arange(5.0)), np.cos(np.arange(4.0)))
+    height[1, 2] = height[3, 0] = np.nan
+    grid = xr.Dataset({"h": (("y", "x"), height), "s": ("x", list("abab"))}, {"y": np.arange(5.0), "x": np.arange(4.0)})
+    y, x = (np.repeat(np.arange(5.0), 4), np.tile(np.arange(4.0), 5))
+    frame = pd.DataFrame({"y": y, "x": x, "s": list("abab") * 5, "h": height.reshape(-1)})
+    kernel, start = k.RBF(("x", "y"), lengthscale=1.0) + k.Group("s"), {"noise": 0.1}
+    seen, weight = frame["h"].notna(), np.arange(1.0, 21.0)
+    tabular, gp = (rfgp.GP(kernel, start=start, seed=0) for _ in range(2))
+    tabular.condition(frame[seen].reset_index(drop=True), "h", sample_weight=weight[seen])
+    gp.condition(grid, "h", sample_weight=weight)
+    assert gp.num_observations == tabular.num_observations == 18
+    expected, found = tabular.predict(frame), gp.predict(grid.drop_vars("h"))
+    for p, q in (
+        (found, expected),
+        (found.observed(), expected.observed()),
+        (found.terms["group(s)"], expected.terms["group(s)"]),
+    ):
+        shown = p.to_xarray().transpose("y", "x")
+        assert shown.coords.equals(grid.coords)
+        np.testing.assert_allclose(shown["mean"], q.mean.reshape(5, 4), rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(shown["std"], q.std.reshape(5, 4), rtol=1e-10)
+    cell = gp.predict(grid.isel(x=1, y=2)).to_xarray()
+    assert float(cell["mean"]) == pytest.approx(expected.mean[9])
+    alone = rfgp.GP(k.RBF(("x", "y")), start=start, seed=0).condition(grid["h"], "h")
+    assert alone.num_observations == 18
+    turned, same = alone.predict(grid["h"].T).to_xarray()["mean"], alone.predict(frame[["x", "y"]]).mean
+    assert turned.dims == ("x", "y")
+    np.testing.assert_allclose(turned, same.reshape(5, 4).T, rtol=1e-10)
+    refused(lambda: gp.condition(grid, "depth"), rfgp.DataError, "no column 'depth'")
+    refused(lambda: gp.condition(grid, None), rfgp.DataError, "y must have targets")
+    refused(lambda: gp.predict(frame).to_xarray(), rfgp.InvalidArgumentError, "xarray")
+    refused(lambda: found.linear(np.ones(20)).to_xarray(), rfgp.InvalidArgumentError, "xarray")
+
+
+def test_several_targets_of_a_grid_are_outputs():
+    xr = pytest.importorskip("xarray")
+    grid = xr.Dataset({name: ("t", values) for name, values in (("a", [1.0, np.nan, 2.0]), ("b", [0.0, np.nan, 1.0]))})
+    gp = rfgp.GP(k.RBF("t", lengthscale=1.0), start={"noise": 0.1}, seed=0).condition(grid, ["a", "b"])
+    assert gp.predict(grid).to_xarray()["std"].dims == ("t", "output")
+    np.testing.assert_array_equal(gp.predict(grid).to_xarray()["mean"], gp.predict({"t": [0, 1, 2]}).mean)
 
 
 def test_memory_errors_stay_memory_errors():

@@ -175,7 +175,7 @@ FEW, NEAR = rfgp.RandomFeatures(4, seed=2), rfgp.InducingPoints(6, residual=rfgp
 KERNELS = {
     "RBF": k.RBF(("t", "p"), ard=False),
     "Matern": k.Matern("t", nu=2.2, lengthscale=np.float64(2.0)),
-    "RationalQuadratic": k.RationalQuadratic("t", alpha=3),
+    "RationalQuadratic": k.RationalQuadratic(("t", "p"), alpha=3, rotation=("learn", 30)),
     "Stationary": k.Stationary(("t", "p"), spectrum=rfgp.spectra.ProductCauchy(), lengthscale=[1.0, 3.0]),
     "Sphere": k.Sphere(("t", "p"), k.Matern(nu=0.5, lengthscale=2.0), radius=9.0),
     "Periodic": k.Periodic("t", 2.0, learn_period=True),
@@ -612,6 +612,7 @@ FORGED = {
         f"{LEAF}/arguments": {},
         f"{LEAF}/arguments/columns": (["nothing"], ["t", "p"]),
         f"{LEAF}/arguments/lengthscale": ("long", {"number": "nan"}),
+        f"{LEAF}/arguments/rotation": (30.0, "learn", {"number": "nan"}),
         "options/resolved/leaves/3/arguments/rank": (10**15, 1),
         "options/resolved/leaves": [],
         f"{TERM}/factors": ([-1], [], [True]),

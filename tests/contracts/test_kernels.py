@@ -59,6 +59,8 @@ def centered(kernel, points, x):
 
 
 R = distance(T / 2.0, P / 0.5)
+COS, SIN = np.cos(np.radians(30)), np.sin(np.radians(30))
+TURNED = distance((COS * T + SIN * P) / 2.0, (COS * P - SIN * T) / 0.5)
 W = np.array([[1.0, 0.5], [-1.0, 0.2], [0.3, -0.7]])
 LEVELS = W @ W.T + np.diag([1.0, 2.0, 0.5])
 CODES = np.array([0, 1, 0, 2, 1])
@@ -74,6 +76,8 @@ LEAVES = {
     "matern 1/2": (k.Matern(BOTH, nu=0.5), ARD, np.exp(-R)),
     "matern 3/2": (k.Matern(BOTH), ARD, (1 + 3**0.5 * R) * np.exp(-(3**0.5) * R)),
     "matern 5/2": (k.Matern(BOTH, nu=2.5), ARD, (1 + 5**0.5 * R + 5 / 3 * R**2) * np.exp(-(5**0.5) * R)),
+    "learned rotation": (k.RBF(BOTH, rotation="learn"), {**ARD, "rotation": 30.0}, np.exp(-(TURNED**2) / 2)),
+    "given rotation": (k.Matern(BOTH, nu=0.5, rotation=("learn", 30)), ARD, np.exp(-TURNED)),
     "rational quadratic": (k.RationalQuadratic(BOTH, alpha=0.7), ARD, (1 + R**2 / 1.4) ** -0.7),
     "stationary": (
         k.Stationary(BOTH, spectrum="product-laplace"),
@@ -261,6 +265,7 @@ TEXTS = {
     "RBF('t t', name='trend')": k.RBF("t t", name="trend"),
     "RBF((lon, 'lat'), lengthscale=2)": k.RBF(("lon", "lat"), lengthscale=2),
     "RBF(columns=t)  # a comment": k.RBF("t"),
+    "Matern((x, y), rotation=learn)": k.Matern(("x", "y"), rotation="learn"),
     "2.0 * RBF(x) * 3": 6.0 * k.RBF("x"),
     NESTED: k.RBF("t").named("a") + (k.RBF("t") * k.Group("s")).named("b"),
     "(RBF(a) + RBF(b)).named('s')": (k.RBF("a") + k.RBF("b")).named("s"),
@@ -402,6 +407,7 @@ def conditioned(kernel, approximation):
 
 
 INVALID, DATA = rfgp.InvalidArgumentError, rfgp.DataError
+WRONG_ANGLES = (np.nan, np.inf, True, "lern", np.array([1.0, 2.0]), ("learn", "30"), (), 10**400)
 REFUSED = [
     (lambda: k.RBF(lengthscale="long"), INVALID, "lengthscale must be a number"),
     (lambda: k.RBF(()), INVALID, "at least one"),
@@ -416,8 +422,16 @@ REFUSED = [
     (lambda: k.Sphere(BOTH, k.Periodic("t", 1.0)), INVALID, "stationary"),
     (lambda: k.Sphere(BOTH, k.Matern("t")), INVALID, "without columns"),
     (lambda: k.Sphere(BOTH, k.RBF(lengthscale=(1.0, 2.0))), INVALID, "one number"),
+    (lambda: k.Sphere(BOTH, k.Matern(rotation=30)), INVALID, "rotation"),
     (lambda: k.Sphere(BOTH, radius=0.0), INVALID, "radius"),
     (lambda: k.Sphere(BOTH, distance="great-circle"), INVALID, "not positive definite"),
+    (lambda: k.RBF("t", rotation="learn"), INVALID, "two columns"),
+    (lambda: k.Matern(("a", "b", "c"), rotation=30), INVALID, "two columns"),
+    (lambda: k.RBF(rotation=30).matrix(np.zeros((2, 3))), INVALID, "two columns"),
+    (lambda: k.RBF(BOTH, ard=False, rotation="learn"), INVALID, "two lengthscales"),
+    (lambda: k.Stationary(BOTH, "product-laplace", rotation=30), INVALID, "isotropic"),
+    *((lambda wrong=wrong: k.RBF(BOTH, rotation=wrong), INVALID, "degrees") for wrong in WRONG_ANGLES),
+    (lambda: k.RBF(BOTH, lengthscale=1.0, rotation="learn").matrix(TABLE), INVALID, "rotation"),
     (lambda: k.Periodic("t", 0.0), INVALID, "period must be a positive"),
     (lambda: k.Periodic(("t", "p"), 1.0), INVALID, "one column"),
     (lambda: k.Harmonics("t", 1.0, num_harmonics=0), INVALID, "num_harmonics"),
@@ -469,3 +483,79 @@ REFUSED = [
 @pytest.mark.parametrize(("call", "error", "word"), REFUSED)
 def test_bad_kernels_are_refused(call, error, word):
     refused(call, error, word)
+
+
+# --- rotations ------------------------------------------------------------------------------------
+
+
+def test_a_turned_map_has_the_same_fit_at_another_angle():
+    rng = np.random.default_rng(2)
+    places = rng.uniform(0, 10, (150, 2)) * [1.0, 0.5]
+    kernel = k.Matern((0, 1), lengthscale=(4.0, 0.8), rotation=70).matrix(places).numpy()
+    y = np.linalg.cholesky(kernel + 0.01 * np.eye(150)) @ rng.normal(size=150)
+    turn = np.array([[COS, -SIN], [SIN, COS]])  # by 30 degrees
+    fits = [rfgp.GP(k.Matern((0, 1), rotation="learn"), seed=0).fit(Z, y) for Z in (places, places @ turn.T)]
+    length, other_length = (gp.hyperparameters["lengthscale"].detach() for gp in fits)
+    angle, other_angle = (gp.hyperparameters["rotation"].item() for gp in fits)
+    first, second = (gp.log_marginal_likelihood().item() for gp in fits)
+    assert first == pytest.approx(second, abs=0.01)
+    assert_allclose(length, other_length, rtol=0.02)
+    assert other_angle - angle == pytest.approx(30, abs=0.5)
+    assert angle == pytest.approx(70, abs=8)
+
+
+def of_turned_rows(approximation, lengthscale, act):
+    """Return the results of a rotated kernel, and those of the kernel along columns of turned rows."""
+    rows = np.random.default_rng(0).normal(size=(300, 2))
+    y, results = np.sin(rows @ [1.0, 2.0]), []
+    for rotation, turn in ((30, np.eye(2)), (None, np.array([[COS, -SIN], [SIN, COS]]))):
+        kernel = k.RBF((0, 1), lengthscale=lengthscale, rotation=rotation)
+        start = {"outputscale": 1.0, "noise": 0.1, "mean": 0.0}
+        gp = rfgp.GP(kernel, approximation=approximation, start=start, standardize=False, seed=0)
+        results.append(act(gp, rows @ turn, y))
+    return results
+
+
+@pytest.mark.parametrize(
+    "approximation",
+    [rfgp.RandomFeatures(16, coupling="iid"), rfgp.InducingPoints(12, method="sor"), rfgp.Vecchia(3, seed=0)],
+    ids=lambda one: type(one).__name__,
+)
+def test_draws_points_and_neighbors_are_those_of_turned_rows(approximation):
+    found, expected = of_turned_rows(
+        approximation, (2.0, 0.3), lambda gp, X, y: gp.condition(X, y).predict(X[:9] + 0.01 * X[9:18]).mean
+    )
+    assert_allclose(found, expected, atol=1e-6)
+
+
+def test_frequencies_of_the_columns_give_the_features():
+    """Searches of learned frequencies use them in place of the features."""
+    rows = np.random.default_rng(0).normal(size=(20, 2))
+    kernel = k.RBF((0, 1), lengthscale=(2.0, 0.3), rotation=30)
+    gp = rfgp.GP(kernel, approximation=rfgp.RandomFeatures(5, coupling="iid"), start={"noise": 0.1}, seed=0)
+    block = gp.condition(rows, rows[:, 0]).state.prior().weights[0]
+    frequencies, columns, amplitudes = block.fourier(*block.parameters)
+    angles = torch.tensor(rows)[:, columns] @ frequencies.mT
+    expected = torch.cat([amplitudes * angles.cos(), amplitudes * angles.sin()], 1)
+    assert_allclose(block.features(torch.tensor(rows), *block.parameters).detach(), expected.detach(), atol=1e-12)
+
+
+@pytest.mark.parametrize("rotation", [45, 120])
+def test_a_lattice_holds_a_long_narrow_kernel_across_it(rotation):
+    """Its periods and bandwidths are those of the ellipse."""
+    rows = np.random.default_rng(0).uniform(size=(50, 2))
+    kernel = k.RBF((0, 1), lengthscale=(1.0, 0.15), rotation=rotation)
+    lattice, start = rfgp.EquispacedFourier(tolerance=1e-6), {"outputscale": 1.0, "noise": 1.0}
+    gp = rfgp.GP(kernel, approximation=lattice, start=start, seed=0).condition(rows, rows[:, 0])
+    assert_allclose(gp.prior_covariance(rows).detach(), kernel.matrix(rows), atol=2e-4)
+
+
+@pytest.mark.slow
+def test_functions_outside_a_lattice_have_the_covariance_of_the_kernel():
+    rows = np.random.default_rng(0).uniform(size=(50, 2))
+    kernel = k.RBF((0, 1), lengthscale=(1.0, 0.2), rotation=45)
+    lattice, start = rfgp.EquispacedFourier(max_features=300), {"outputscale": 1.0, "noise": 1.0}
+    gp = rfgp.GP(kernel, approximation=lattice, start=start, seed=0).condition(rows, rows[:, 0])
+    outside = np.array([[1.3, 1.3], [1.5, 1.5], [1.4, 1.2]])
+    draws = gp.sample_functions(1500, seed=0)(outside)
+    assert_allclose(np.cov(draws.T), gp.predict(outside).covariance, atol=0.15)

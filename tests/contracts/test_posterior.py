@@ -98,6 +98,8 @@ TERMS = {
     "b": k.Wiener("h", origin=-1.0, name="b"),
     "i": k.IntegratedWiener("h", origin=-2.0, name="i"),
     "s": (k.Harmonics("h", 9.0, num_harmonics=2, lengthscale=1.3) * k.Matern("h", lengthscale=30.0)).named("s"),
+    "u": k.Matern(("h", "p"), nu=1.5, lengthscale=(4.0, 1.5), rotation=30, name="u"),
+    "n": k.RBF(("h", "p"), lengthscale=(4.0, 8.0), rotation=-50, name="n"),
 }
 SCALE = {name: 0.5 + 0.05 * i for i, name in enumerate(TERMS)} | {"l": 0.15, "v": 0.15, "b": 0.04, "i": 2e-4}
 
@@ -106,6 +108,13 @@ def distance(names, lengthscales):
     return np.sqrt(
         sum(np.subtract.outer(WHOLE[n], WHOLE[n]) ** 2 / s**2 for n, s in zip(names, lengthscales, strict=True))
     )
+
+
+def turned(degrees, lengthscales):
+    """Distances in lengthscales along axes at an angle to the columns."""
+    cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+    axes = cos * WHOLE["h"] + sin * WHOLE["p"], cos * WHOLE["p"] - sin * WHOLE["h"]
+    return np.hypot(*(np.subtract.outer(axis, axis) / s for axis, s in zip(axes, lengthscales, strict=True)))
 
 
 def matern(r, nu):
@@ -131,6 +140,8 @@ FORMULAS = {
     "i": FIRST**2 * LAST / 2 - FIRST**3 / 6,
     "s": WAVES * matern(5 * H / 30, 1.5),
     "v": SLOPES * matern(H, 1.5) * FIELD.matrix(WHOLE).numpy(),
+    "u": matern(turned(30, (4.0, 1.5)), 1.5),
+    "n": np.exp(-(turned(-50, (4.0, 8.0)) ** 2) / 2),
 }
 """The kernels at all rows and points, at unit scale."""
 FORMULAS = {name: SCALE[name] * matrix for name, matrix in FORMULAS.items()}
@@ -268,6 +279,13 @@ CASES = {
         near("latent"), ("m", "g"), limits=LATENT_CG, digits=1e-5, estimated=True, divided=False
     ),
     "few latent": Case({"m": near("latent", 4), "a": FEW}),
+    "rotated, exact": Case(EXACT, ("u", "n", "l")),
+    "rotated, features": Case({"u": FEW, "l": EXACT}, functions=True),
+    "rotated, points": Case({"u": points("fitc"), "n": points("sor")}),
+    "rotated, lattice": Case({"n": LATTICE}, digits=1e-4, functions=True),
+    "rotated, responses": Case({"u": near("responses"), "a": FEW}),
+    "rotated, latent": Case({"u": near("latent"), "g": SPARSE}),
+    "rotated, residual": Case({"u": points(residual=near("responses")), "l": EXACT}),
 }
 ESTIMATED = [name for name, case in CASES.items() if case.estimated]
 START = {"noise": NOISE, "mean": MEAN}
@@ -588,8 +606,9 @@ def test_update_is_condition_on_all_rows(case):
         close(gp.log_marginal_likelihood(), expected.log_marginal_likelihood(), case.digits)
     if LATTICE in case.approximations or COARSE in case.approximations:
         gp.forget(taken(X, rest), Y[rest], **parts[1])
-        close(gp.predict(NEW).mean, before.mean, 1e-8)
-        close(gp.predict(NEW).variance, before.variance, 1e-8)
+        digits = max(1e-8, 0.01 * case.digits)  # of sums from which others were subtracted
+        close(gp.predict(NEW).mean, before.mean, digits)
+        close(gp.predict(NEW).variance, before.variance, digits)
     else:
         refused(lambda: gp.forget(taken(X, rest), Y[rest], **parts[1]), rfgp.InvalidArgumentError, "forget")
 
