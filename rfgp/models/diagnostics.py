@@ -372,16 +372,11 @@ def _given_up(state: GPState) -> str:
     values, columns = state.hyperparameters, state.spec.schema.keys
     parts = [part for term in state.spec.terms for part in term.parts()]
     name = f"{parts[0][2]}lengthscale"
-    if (
-        len(parts) != 1
-        or parts[0].factor.is_rotated
-        or name not in values.space.quantities
-        or values.raw[name].ndim == 0
-    ):
+    if len(parts) != 1 or name not in values.space.quantities or values.raw[name].ndim == 0:
         return ""
     lengthscale, (_, largest) = values.standardized(name).detach(), values.space.quantities[name].bounds
     numbers = (lengthscale > GIVEN_UP * largest).reshape(-1).nonzero()[:, 0].tolist()
-    if not numbers:
+    if not numbers or parts[0].factor.is_rotated:
         return ""
     some = ", ".join(repr(columns[parts[0][1][n]]) for n in numbers[:8]) + ", ..." * (len(numbers) > 8)
     which = f"column {some} does" if len(numbers) == 1 else f"columns {some} do"
