@@ -95,8 +95,8 @@ RACES = {
     "surfaces": Race(
         "Meshes and a road graph",
         "Values at the vertices of meshes: a component of the normal, and a wave with noise. A random tenth is "
-        "observed. Our racer is `rfgp.MeshGP` with alpha = 2. alpha = 3, and the selection among 2, 3 and 4, were "
-        "added after the others had been seen. "
+        "observed. Our racer is `rfgp.MeshGP` with alpha = 2. alpha = 3, and the selection among 2, 3, 4 and the "
+        "heat kernel (the default of `rfgp.MeshGP`), were added after the others had been seen. "
         "pems has the speeds of 325 sensors on San Jose's roads, 250 of which are observed (Borovitskiy et al., "
         "2021). There our racer is `rfgp.RoadGP` with alpha = 2, and the exact diffusion kernel of `rfgp.GraphGP` is "
         "shown too. GeometricKernels has Matern kernels with a learned nu, or heat kernels, and exact inference by "

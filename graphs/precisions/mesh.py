@@ -203,7 +203,8 @@ class MeshField(ResolventField):
 
         size, unit = len(self.areas), self._mesh.elements.unit
         check_count("rank", rank, most=size)
-        check_fits(f"{rank} eigenvectors of {size} vertices", 40.0 * rank * size, "Use a lower rank.")
+        needed = 8.0 * (5 * rank + _BLOCKS * _BLOCK) * size
+        check_fits(f"{rank} eigenvectors of {size} vertices", needed, "Use a lower rank.")
         if rank not in self._spectra:
             corners, cotangents, areas = delaunay(self._mesh.points / unit, self._mesh.cells)
             halves = Angles(cotangents / 2, areas / 2, areas <= 0, unit)  # of both sides of the surface

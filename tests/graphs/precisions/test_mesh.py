@@ -59,19 +59,19 @@ def test_spectrum_solves_the_generalized_eigenproblem(name):
 
 
 def test_spectrum_is_of_the_delaunay_triangulation():
-    """Edges are flipped to the other diagonal of a convex quadrilateral, until a fifth of the faces has changed."""
+    """Edges are flipped to the other diagonal of a convex quadrilateral, until many faces have changed."""
     points, faces = jittered(2)
     faces, flips = faces.copy(), 0
     for first, second in itertools.permutations(range(len(faces)), 2):
         shared = np.intersect1d(faces[first], faces[second])
-        if len(shared) == 2 and flips < len(faces) // 10:
+        if len(shared) == 2 and flips < len(faces) // 2:
             (i, j), k, m = shared, np.setdiff1d(faces[first], shared)[0], np.setdiff1d(faces[second], shared)[0]
             sides = [np.linalg.det([points[i] - points[k], points[m] - points[k]])]
             sides.append(np.linalg.det([points[j] - points[k], points[m] - points[k]]))
-            if sides[0] * sides[1] < 0 and min(map(abs, sides)) > 0.05:
+            if sides[0] * sides[1] < 0 and min(map(abs, sides)) > 0.01:
                 faces[first], faces[second], flips = (i, m, k), (m, j, k), flips + 1
     values, vectors = MeshField((points, faces)).spectrum(49)
-    assert flips == len(faces) // 10
+    assert flips > len(faces) // 4
     np.testing.assert_allclose((vectors * np.exp(-values / 9)) @ vectors.T, heat(jittered(2)), atol=1e-9)
 
 
