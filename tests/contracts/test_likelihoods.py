@@ -339,6 +339,16 @@ def test_probit_is_accurate_in_its_tails(z):
         assert float(-slopes.second) == pytest.approx(rest * (abs(z) + rest), rel=1e-3)
 
 
+def test_ordered_classes_are_accurate_in_both_tails():
+    law, f = likelihoods.Ordinal(gaps=[1.2]), torch.tensor([9.0, 15.0, 30.0]).double()
+    low, high = (law.slopes(torch.full_like(f, k), one) for k, one in ((1.0, f + 1.2), (1.0, -f)))
+    assert_allclose(
+        low.value, stats.norm.logcdf(-f) + np.log1p(-np.exp(stats.norm.logcdf(-f - 1.2) - stats.norm.logcdf(-f)))
+    )
+    for one, other, sign in zip(low, high, (1, -1, 1, -1), strict=True):
+        torch.testing.assert_close(one, sign * other)
+
+
 @pytest.mark.parametrize("name", ["poisson", "negative-binomial"])
 def test_counts_of_huge_rates_are_drawn(name):
     """z-scores of the means at two rates, at 1e-7 each."""
