@@ -339,6 +339,16 @@ def test_probit_is_accurate_in_its_tails(z):
         assert float(-slopes.second) == pytest.approx(rest * (abs(z) + rest), rel=1e-3)
 
 
+def test_ordered_classes_are_accurate_in_both_tails():
+    law, f = likelihoods.Ordinal(gaps=[1.2]), torch.tensor([9.0, 15.0, 60.0]).double()
+    low, high = (law.slopes(torch.full_like(f, k), one) for k, one in ((1.0, f + 1.2), (1.0, -f)))
+    assert_allclose(
+        low.value, stats.norm.logcdf(-f) + np.log1p(-np.exp(stats.norm.logcdf(-f - 1.2) - stats.norm.logcdf(-f)))
+    )
+    for one, other, sign in zip(low, high, (1, -1, 1, -1), strict=True):
+        torch.testing.assert_close(one, sign * other)
+
+
 @pytest.mark.parametrize("name", ["poisson", "negative-binomial"])
 def test_counts_of_huge_rates_are_drawn(name):
     """z-scores of the means at two rates, at 1e-7 each."""
@@ -840,9 +850,21 @@ def test_numbers_of_rows_go_through_files_updates_and_columns(name, tmp_path):
     some = {argument: numbers[:15]}
     other = model("rows", name).condition({**parts[0], "side": 0 * numbers[:15] + 1}, y[:15], **some)
     assert_same(other, gp)  # a column that no term reads
+    every = rfgp.GP(k.RBF(), name, seed=0).condition(
+        {"t": ROWS["t"], "side": numbers, "y": y}, "y", **{argument: "side"}
+    )
+    assert every.predict({"t": NEW["t"]}).mean.shape == (6,)  # all columns but these are inputs
     if name == "binomial":
         refused(lambda: p.observed().log_prob(y), rfgp.InvalidArgumentError, "trials")
         assert_allclose(p.observed(trials=TRIALS).mean, TRIALS * p.observed().mean)
+
+
+def test_trials_belong_to_their_points_among_many():
+    gp = model("features", "binomial").condition(ROWS, observations("binomial"), trials=TRIALS)
+    many = {key: np.resize(values, 20_000) for key, values in ROWS.items()}
+    trials = np.arange(20_000) % 50 + 1
+    few, found = gp.predict(many).observed(), gp.predict(many).observed(trials=trials)
+    assert_allclose(found.mean, trials * few.mean, rtol=1e-9)
 
 
 def test_binomial_of_one_trial_is_bernoulli():

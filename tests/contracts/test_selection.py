@@ -179,6 +179,19 @@ def test_exposures_of_held_out_counts_are_used(limits):
     assert with_times > without + 0.5
 
 
+def test_censoring_of_held_out_rows_is_used(limits):
+    """Probabilities beyond a limit are scored, and the unit of the target does not matter."""
+    limits(few_rows=20)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (60, 2))
+    y = np.sin(3 * X[:, 0]) + 0.1 * rng.standard_normal(60)
+    codes, gp = (y > 0.3).astype(int), rfgp.GP(likelihood="tobit", approximation=FEATURES, seed=0)
+    one, other = (gp.select(X, unit * y.clip(max=0.3), censored=codes).chosen.last.value for unit in (1.0, 0.01))
+    held_out = (other - one) / np.log(100)  # the share of observed rows among 12
+    assert 12 * held_out == pytest.approx(round(12 * held_out), abs=1e-6)
+    assert 0 < held_out < 1
+
+
 # --- averages --------------------------------------------------------------------------------------
 
 
