@@ -87,7 +87,7 @@ REFUSED = {
     "a number": ({"noise": 0.3}, "one value for each"),
     "zero": ({"sample_weight": np.zeros(24)}, "positive, got 0 in row 0"),
     "text": ({"sample_weight": ["a"] * 24}, "sample_weight"),
-    "one text": ({"sample_weight": "w"}, "sample_weight must hold numbers"),
+    "one text": ({"sample_weight": "w"}, "no column 'w'"),
 }
 
 
