@@ -270,8 +270,10 @@ class Ordinal(Categorical):
     def __post_init__(self) -> None:
         count = self.num_classes
         if self.classes is not None:
-            vars(self)["classes"] = tuple(map(str, self.classes))
-            count = len(set(self.classes))
+            texts = tuple(map(str, self.classes)) if np.ndim(self.classes) == 1 else ()
+            if len(texts) > len(set(texts)) or not texts:
+                raise InvalidArgumentError(f"classes must be different texts in an order, got {self.classes!r}.")
+            vars(self)["classes"], count = texts, len(texts)
         elif self.gaps is not None and np.ndim(self.gaps) == 1:
             count = len(self.gaps) + 2
         if check_count("num_classes", count or 3) < 3:

@@ -1201,6 +1201,9 @@ REFUSED = [
     (lambda: law("ordinal", [0, 1]), INVALID, "bernoulli"),
     (lambda: gp_of("ordinal").condition(X2, ["a", "b"] * 10), BAD, "order"),
     (lambda: gp_of(likelihoods.Ordinal(classes=["a", "b", "c"])).condition(X2, ["a", "d"] * 10), BAD, "'d'"),
+    (lambda: likelihoods.Ordinal(classes=["a", "b", "a", "c"]), INVALID, "different"),
+    (lambda: likelihoods.Ordinal(classes="abc"), INVALID, "different"),
+    (lambda: likelihoods.Ordinal(gaps=[1.0, -1.0]), INVALID, "gaps"),
     (lambda: law("ordinal", [0, 1, 2]).exp().observed(), INVALID, "exponentials"),
     (lambda: rfgp.metrics.crps(COUNTS % 3, law("ordinal", [0, 1, 2])), INVALID, "labels"),
 ]
