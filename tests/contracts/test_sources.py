@@ -158,6 +158,11 @@ LIKELIHOODS = {
     "student-t": ("student-t", "y", {}),
     "gamma": ("gamma", "positive", {}),
     "categorical": (rfgp.likelihoods.Categorical(4), "class", {}),
+    "hurdle-poisson": ("hurdle-poisson", "count", {}),
+    "ordinal": (rfgp.likelihoods.Ordinal(4), "class", {}),
+    "weibull": ("weibull", "positive", {}),
+    "tobit": ("tobit", "y", {}),
+    "lognormal": ("lognormal", "positive", {}),
 }
 """A likelihood, its target, and the columns of noise and weights."""
 
@@ -201,9 +206,13 @@ def test_a_model_of_a_source_is_that_of_its_rows(client, folder, kind, likelihoo
 
 
 def test_every_likelihood_is_in_the_table_or_refused(folder):
-    assert {*rfgp.likelihoods.names()} <= {"gaussian", *LIKELIHOODS, "heteroscedastic"}
-    gp, rows = model(likelihood="heteroscedastic"), source("Parquet", folder, "y")
-    refused(lambda: gp.condition(rows), rfgp.InvalidArgumentError, "all rows")
+    zero_inflated = ("zero-inflated-poisson", "zero-inflated-negative-binomial")
+    in_memory = {"heteroscedastic": "y", "beta": "noise", "binomial": "count", **dict.fromkeys(zero_inflated, "count")}
+    assert {*rfgp.likelihoods.names()} == {"gaussian", *LIKELIHOODS, *in_memory} - {"noise and weights", "outputs"}
+    for name, target in in_memory.items():
+        gp, rows = model(likelihood=name), source("Parquet", folder, target)
+        word = "trials" if name == "binomial" else "all rows"
+        refused(lambda gp=gp, rows=rows: gp.condition(rows), rfgp.InvalidArgumentError, word)
 
 
 APPROXIMATIONS = {
