@@ -25,7 +25,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
-from scipy.sparse.linalg import splu
 
 from graphs.arrays import as_numbers
 from graphs.builders.lines import DEFAULT_LIMIT_FRACTION, MAX_COORDINATE, check_limit, read_points
@@ -190,7 +189,7 @@ class MeshField(ResolventField):
         They are in the unit of the vertices, whatever alpha: G phi = lambda C phi with phi^T C phi = I. The elements
         are those of the intrinsic Delaunay triangulation, on which cotangents of long thin faces are not negative. C
         therefore differs from `areas` if faces are not Delaunay. The result is cached. On large meshes it is computed
-        by the block Lanczos method for the inverse of a sparse matrix, and on small ones by a dense decomposition.
+        by the block Lanczos method for the inverse, by a sparse factor, and on small ones by a dense decomposition.
 
         Args:
             rank: The number r of eigenvalues, at most N.
@@ -211,7 +210,8 @@ class MeshField(ResolventField):
             elements = assemble(self._columns[corners], halves, size)
             root = np.sqrt(elements.masses)
             scaled = sp.csc_array(elements.stiffness / root[:, None] / root)
-            values, vectors = _smallest_eigenpairs(scaled, rank)
+            shifted = ResolventField(elements.stiffness, 1, self.coordinates, masses=elements.masses)
+            values, vectors = _smallest_eigenpairs(scaled, rank, shifted, root)
             self._spectra.clear()
             self._spectra[rank] = values / unit**2, vectors / (root[:, None] * unit)
         return self._spectra[rank]
@@ -375,8 +375,10 @@ class MeshField(ResolventField):
         return cells if self._mesh.is_cell.all() else Locator(points, given), cells
 
 
-def _smallest_eigenpairs(matrix: sp.csc_array, rank: int) -> tuple[Floats, Floats]:
-    """Return the smallest eigenvalues (r,) of a positive semidefinite matrix (N, N), and orthonormal vectors (N, r).
+def _smallest_eigenpairs(
+    matrix: sp.csc_array, rank: int, shifted: ResolventField, root: Floats
+) -> tuple[Floats, Floats]:
+    """Return the smallest eigenvalues (r,) of C^-1/2 G C^-1/2, and orthonormal vectors (N, r).
 
     Blocks of vectors find the copies of an eigenvalue, of which a symmetric surface has several (Golub and Underwood
     1977, "The block Lanczos method for computing eigenvalues").
@@ -386,12 +388,12 @@ def _smallest_eigenpairs(matrix: sp.csc_array, rank: int) -> tuple[Floats, Float
         values, vectors = eigh(matrix.toarray(), subset_by_index=[0, rank - 1])
         return np.maximum(values, 0.0), vectors
     shift = _SHIFT * matrix.diagonal().mean() / size
-    inverse = splu(sp.csc_array(matrix + shift * sp.eye_array(size)), permc_spec="MMD_AT_PLUS_A")
+    factor = shifted.factor_at(np.array([shift]))  # of shift C + G
     block = np.linalg.qr(np.random.default_rng(0).standard_normal((size, _BLOCK)))[0]
     basis = np.empty((size, count), order="F")
     for start in range(0, count, _BLOCK):
         basis[:, start : start + _BLOCK] = block[:, : count - start]
-        block, known = inverse.solve(block), basis[:, : start + _BLOCK]
+        block, known = root[:, None] * factor.solve(root[:, None] * block), basis[:, : start + _BLOCK]
         for _twice in range(2):
             block -= known @ (known.T @ block)
         block = np.linalg.qr(block)[0]
