@@ -925,6 +925,8 @@ class GP:
         exposure: Any = None,  # (n,)
         trials: Any = None,  # (n,)
         censored: Any = None,  # (n,)
+        average_over: Any = None,  # (n,)
+        weights: Any = None,  # (n,)
         horizon: int | None = None,
         by: Any = None,
         progress: bool | Callable[[Progress], None] = False,
@@ -939,6 +941,8 @@ class GP:
             exposure: As for `fit`, (n,).
             trials: As for `fit`, (n,).
             censored: As for `fit`, (n,).
+            average_over: As for `fit`, (n,).
+            weights: As for `fit`, (n,).
             horizon: As for `fit`.
             by: As for `fit`.
             progress: As for `fit`.
@@ -962,11 +966,9 @@ class GP:
             raise InvalidArgumentError('There is nothing to select, since the kernel is given. Use kernel="auto".')
         deadline = Deadline(self._spec.options.time_limit)
         spec = self._spec if horizon is None and by is None else _of_series(self._spec, horizon, by)
-        begun = begin(
-            spec,
-            self._spec.chunk(X, y, noise, sample_weight, exposure=exposure, trials=trials, censored=censored),
-            is_fit=True,
-        )
+        numbers = {"exposure": exposure, "trials": trials, "censored": censored}
+        data = self._spec.chunk(X, y, noise, sample_weight, (average_over, weights), **numbers)
+        begun = begin(spec, data, is_fit=True)
         with in_one_thread(begun.num_observations <= limits().small_rows), Reporter(progress=progress) as reporter:
             return run_selection(begun, Plan(reporter=reporter, horizon=horizon, by=by, deadline=deadline))
 

@@ -175,6 +175,7 @@ def test_the_default_is_selected_by_areas():
     gp = rfgp.GP(seed=0).fit(FRAME, Y[CODES], **BY)
     assert gp.num_observations == gp.selection.num_validation == NUM_AREAS
     assert set(gp.kernel.terms()[0].factors[0].columns) == {"x", "y"}
+    assert rfgp.GP(seed=0).select(FRAME, Y[CODES], **BY).num_validation == NUM_AREAS
 
 
 def test_fields_and_levels_are_averaged():
