@@ -441,6 +441,7 @@ def panel(num_series=6, n=90, ahead=14, seed=0):
     return table[is_known & (rng.random(len(table)) > 0.05)], table[~is_known]
 
 
+@pytest.mark.slow
 def test_series_share_a_level_and_a_week():
     known, after = panel()
     gp = rfgp.GP(seed=0).fit(known[["day", "store"]], known["y"], by="store", horizon=14)
@@ -474,6 +475,7 @@ def test_series_may_be_numbers_at_numbers():
     assert gp.backtest(3, 2, refit=False).by == "store"
 
 
+@pytest.mark.slow
 def test_quarters_show_a_year():
     rng, n = np.random.default_rng(0), 80
     X = {"when": pd.date_range("1972-04-01", periods=n, freq="QS")}

@@ -152,7 +152,7 @@ def test_products_with_time_and_sources_of_rows():
     expected = covariance(POINTS, POINTS) * (1 + lags) * np.exp(-lags)
     found = gp.prior_covariance(frame).detach().numpy()
     assert_allclose(found / found[0, 0], expected, atol=1e-9)
-    features = rfgp.RandomFeatures(200, seed=1)
+    features = rfgp.RandomFeatures(30, coupling="iid", seed=1)
     whole = rfgp.GP(kernel, approximation=features, standardize=False, seed=0).condition(frame, "y")
     parts = rfgp.GP(kernel, approximation=features, standardize=False, seed=0)
     parts.condition(Batches([frame[:50], frame[50:]], "y"))

@@ -213,6 +213,7 @@ def test_integrated_models_are_saved_and_updated(tmp_path):
     assert np.isfinite(gp.leave_one_out().log_prob).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [

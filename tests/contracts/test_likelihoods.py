@@ -734,6 +734,7 @@ def assert_functions(gp):
         assert_mean((drawn - p.mean) ** 2, p.variance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["weights", "precisions"])
 def test_variational_inference_of_classes_matches_dense_matrices(case):
     gp = conditioned(case, "categorical", "variational")

@@ -206,6 +206,7 @@ def test_predictions_are_pickled_and_keep_their_results(name):
     np.testing.assert_array_equal(copied.sample(2, seed=0), p.sample(2, seed=0))
 
 
+@pytest.mark.slow
 def test_many_points_are_predicted_in_chunks():
     gp = rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(128), memory=1e8, seed=0).condition(X, TARGETS[:, 0])
     points = RNG(3).standard_normal((20_000, 2))

@@ -107,6 +107,7 @@ def test_last_rows_are_held_out_and_compared_with_a_constant():
         assert trial.last.value == pytest.approx(alone.log_prob(y[last]).mean(), abs=0.1)
 
 
+@pytest.mark.slow
 def test_groups_are_scored_by_fits_without_them():
     """Each of four groups is a fold. Other rows of the group would tell its effect."""
     rng = np.random.default_rng(1)
@@ -169,6 +170,7 @@ def test_other_likelihoods_are_scored_on_left_out_or_held_out_rows(likelihood, l
     assert np.isfinite([trial.last.value for trial in scored(selection)]).all()
 
 
+@pytest.mark.slow
 def test_exposures_of_held_out_counts_are_used(limits):
     limits(few_rows=20)
     rng = np.random.default_rng(0)
@@ -463,6 +465,7 @@ def test_groups_of_which_one_has_most_rows_are_folds(limits, given, monkeypatch)
     assert set(folds) == {2}
 
 
+@pytest.mark.slow
 def test_rows_with_equal_inputs_are_left_out_together():
     """The other row of a pair has the same target; with noise of its own rows cannot be merged."""
     rng = np.random.default_rng(0)
@@ -478,6 +481,7 @@ def test_a_short_time_limit_does_not_leave_time_unused():
     assert report.converged or "the time limit passed" in report.message
 
 
+@pytest.mark.slow
 def test_columns_without_effect_do_not_lower_the_score_of_a_line():
     rng = np.random.default_rng(0)
     X, new = rng.standard_normal((60, 20)), rng.standard_normal((1000, 20))
@@ -656,6 +660,7 @@ def test_reason_says_what_time_ended():
     assert "more than the limit of 1e-09 s" in rfgp.GP(time_limit=1e-9, seed=0).select(X, y).reason
 
 
+@pytest.mark.slow
 def test_equal_seeds_select_the_same_and_others_hold_out_others(limits):
     limits(few_rows=50)
     X, y = table(80)
@@ -747,6 +752,7 @@ def test_few_of_many_columns_are_found():
     assert np.mean((gp.predict(new).mean - 2 * new[:, 4] + new[:, 9]) ** 2) < 0.3 * 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_monthly", [True, False], ids=["months", "irregular"])
 def test_seasons_are_found_and_continued(is_monthly):
     """Eight years; the following two are predicted. Without the season the error is that of its amplitude, 2."""

@@ -174,7 +174,9 @@ def slow_there(kind, *others):
 
 PAIRS = [(kind, ("gaussian", "y", {})) for kind in KINDS]
 PAIRS += map(
-    slow_there, ("Parquet", "Dask", "frames", "Dask", "CSV", "Dask", "decimal comma", "dicts"), LIKELIHOODS.values()
+    slow_there,
+    ("Parquet", "Dask", "frames", "Dask", "CSV", "Dask", "decimal comma", "dicts", *["Dask"] * 5),
+    LIKELIHOODS.values(),
 )
 
 

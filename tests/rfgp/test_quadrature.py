@@ -46,6 +46,7 @@ def test_each_trace_is_that_of_its_probe(size, error):
     np.testing.assert_allclose(found, expected, rtol=error)
 
 
+@pytest.mark.slow
 def test_traces_that_do_not_settle_are_refused():
     first, second = np.eye(250), np.diag(10.0 ** np.linspace(-8, 8, 250))
     ones = torch.ones(250, 1, dtype=torch.float64)

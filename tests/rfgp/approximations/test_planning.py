@@ -129,6 +129,7 @@ def planned(kernel, n, likelihood="bernoulli", approximation="auto"):
 RBF = k.RBF("t", lengthscale=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "n", "likelihood", "expected"),
     [
@@ -144,6 +145,7 @@ def test_exact_kernels_of_one_column_are_replaced(kernel, n, likelihood, expecte
     assert planned(kernel, n, likelihood)[0] == expected
 
 
+@pytest.mark.slow
 def test_terms_are_replaced_only_if_all_have_weights():
     assert planned(RBF + k.Group("g"), 1100) == ["EquispacedFourier", "Exact"]
     assert planned(RBF + k.RBF("u", lengthscale=0.3), 1100) == ["Exact", "Exact"]
@@ -169,6 +171,7 @@ def test_terms_of_many_rows_are_planned(kernel, expected, limits):
 WAVE = k.Harmonics("t", 0.2, num_harmonics=2) * k.Matern("t", nu=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "few", "many"),
     [

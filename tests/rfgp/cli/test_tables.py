@@ -442,6 +442,7 @@ def sales(count=60):
     return table, {"day": pd.date_range("2024-01-01", periods=count + 7), "open": np.arange(count + 7) % 7 != 6}
 
 
+@pytest.mark.slow
 def test_a_series_is_forecast_with_a_report(tmp_path):
     table, _ = sales()
     write(tmp_path, day=table["day"][:60], sales=table["sales"][:60])
