@@ -6,7 +6,7 @@ features phi become A phi, and covariances K become A K A^T, with the matrix A o
 updates therefore see areas as they see other rows.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rfgp.blocks import KernelBlock, Prior, Residual, WeightBlock
 from rfgp.columns import InputTable
-from rfgp.columns.cells import Column
+from rfgp.columns.cells import REAL, Column
 from rfgp.errors import DataError
 from rfgp.messages import short_repr
 
@@ -209,29 +209,31 @@ class Grouped(NamedTuple):
     y: NDArray[np.float64]
 
 
-def grouped(table: InputTable, y: Any, given: AreaRows) -> Grouped:
+def grouped(table: InputTable, y: Any, given: AreaRows, kept: Collection[Any] = ()) -> Grouped:
     """Return the rows of a table grouped by areas.
 
     Args:
         table: The points.
         y: The targets (n,), NaN in all rows of an area but one, or equal in its rows.
         given: The areas and the weights.
+        kept: The keys of the columns that stay in the table even if they are areas or weights.
 
     Raises:
         DataError: If an area is missing in a row, has no target or two, or a weight is not positive.
     """
-    table, areas = _column(table, given.key, "average_over")
+    table, areas = _column(table, given.key, "average_over", kept)
     weights: Any = np.ones(table.num_rows)
     if given.weights is not None:
-        table, cells = _column(table, given.weights, "weights")
-        weights = np.asarray(cells, dtype=np.float64)
-    wrong = areas.missing | ~(np.isfinite(weights) & (weights > 0))
+        table, cells = _column(table, given.weights, "weights", kept)
+        if cells.cell_type not in REAL:
+            raise DataError(f"weights must be numbers, got {cells.cell_type}.")
+        weights = np.where(cells.missing, np.nan, np.asarray(cells, dtype=np.float64))
+    if areas.missing.any():
+        raise DataError(f"average_over must be an area in each row, got none in row {int(areas.missing.argmax())}.")
+    wrong = ~(np.isfinite(weights) & (weights > 0))
     if wrong.any():
         row = int(wrong.argmax())
-        raise DataError(
-            f"average_over and weights must be an area and a positive number in each row, got {weights[row]:g} or no "
-            f"area in row {row} (rows count from 0). Leave such rows out."
-        )
+        raise DataError(f"weights must be positive, got {weights[row]:g} in row {row} (rows count from 0).")
     codes, labels = areas.factorized()
     try:
         values = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y, dtype=np.float64)
@@ -256,11 +258,11 @@ def grouped(table: InputTable, y: Any, given: AreaRows) -> Grouped:
     return Grouped(table, order, shares[order], sizes, targets, low)
 
 
-def _column(table: InputTable, key: Any, name: str) -> tuple[InputTable, Column]:
-    """Return a table without a column that an argument names, and its cells (n,)."""
-    if isinstance(key, str | int) and not isinstance(key, bool):
-        return table.without(key), table.cells(key)
-    cells = Column.of(key)
-    if len(cells) != table.num_rows:
-        raise DataError(f"{name} must have a value for each of {table.num_rows} rows, got {len(cells)}.")
-    return table, cells
+def _column(table: InputTable, key: Any, name: str, kept: Collection[Any]) -> tuple[InputTable, Column]:
+    """Return a table without a column that an argument names, unless it is kept, and its cells (n,)."""
+    if isinstance(key, str | int | np.integer) and not isinstance(key, bool):
+        known = key if isinstance(key, str) else int(key)
+        return (table if known in kept else table.without(known)), table.cells(known)
+    if np.ndim(key) != 1 or len(key) != table.num_rows:
+        raise DataError(f"{name} must have a value for each of {table.num_rows} rows, got shape {np.shape(key)}.")
+    return table, Column.of(key)

@@ -50,7 +50,7 @@ class SphereKey:
         return f"{'xyz'[self.axis]} of ({self.longitude}, {self.latitude})"
 
 
-AREA_KEY = "number of the area"
+AREA_KEY = "\0area"
 """The key of the numbers of areas, which are no column of a user's table."""
 MatrixKey = str | int | SphereKey
 """The key of a column of the matrix that a kernel reads: of a column of a table, or of a coordinate of points."""

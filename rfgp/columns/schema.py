@@ -273,6 +273,8 @@ class InputSchema:
         if column.kind is ColumnKind.LEVEL:
             description = counted(column.num_levels, "level")
         key = column.key
+        if column.kind is ColumnKind.AREA:
+            return "the number of the area"
         return f"column {str(key) if isinstance(key, SphereKey) else short_repr(key)}, {description}"
 
     def to_dict(self) -> dict[str, Any]:

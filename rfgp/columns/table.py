@@ -20,6 +20,8 @@ K = TypeVar("K")
 
 _INDEX_NAME = re.compile(r"(?:Unnamed: \d+(?:\.\d+)*|__index_level_\d+__)?")
 """Matches the names that pandas and Parquet give to an unnamed index."""
+ROUNDING = 1e-6
+"""The number of degrees by which angles may be too large. It exceeds the rounding of float32."""
 NODE_KEY = "node"
 """The key of a sequence of node labels."""
 
@@ -180,22 +182,27 @@ class InputTable:
             >>> InputTable.of({"t": [0.5, 1.5, 2.5]}).take(np.array([2, 0])).cells("t").values.tolist()
             [2.5, 0.5]
         """
-        taken = {
-            key: column[torch.from_numpy(rows)] if isinstance(column, Tensor) else Column.of(column).take(rows)
-            for key, column in self.columns.items()
-        }
-        return replace(self, num_rows=len(rows), columns={**taken, **(more or {})}, array=None)
+
+        def taken(column: Any) -> Any:
+            if isinstance(column, Tensor):
+                return column[torch.from_numpy(rows)]
+            is_array = isinstance(column, np.ndarray) and not isinstance(column, np.ma.MaskedArray)
+            return column[rows] if is_array else Column.of(column).take(rows)
+
+        columns = {key: taken(column) for key, column in self.columns.items()}
+        return replace(self, num_rows=len(rows), columns={**columns, **(more or {})}, array=None)
 
     def _angles(self, key: Key, term_name: str, most: float) -> Tensor:
         """Return a column (n,) of degrees as numbers, all of them within `most` degrees of 0."""
         cells = self.cells(key, term_name)
         degrees = ColumnSchema(key, ColumnKind.SPHERE).read(cells)
-        if not bool((degrees.abs() <= most).all()):
-            row = int((~(degrees.abs() <= most)).int().argmax())
+        is_inside = degrees.detach().abs() <= most + ROUNDING
+        if not bool(is_inside.all()):
+            row = int((~is_inside).int().argmax())
             raise DataError(
                 f"Column {short_repr(key)}{_read_by(term_name)} must lie between -{most:g} and {most:g} degrees, got "
-                f"{float(degrees[row]):g} in row {cells.first + row}. The first column of Sphere is the longitude and "
-                "the second the latitude, and projected coordinates have other kernels, such as k.Matern."
+                f"{float(degrees[row]):.9g} in row {cells.first + row}. The first column of Sphere is the longitude "
+                "and the second the latitude, and projected coordinates have other kernels, such as k.Matern."
             )
         return degrees
 

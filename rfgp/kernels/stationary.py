@@ -436,6 +436,8 @@ class Sphere(Kernel):
                 "kernel must be a stationary kernel without columns and rotation, such as k.Matern(nu=1.5), got "
                 f"{kernel!r}."
             )
+        if not kernel.measure.is_isotropic:
+            raise InvalidArgumentError(f"kernel must be isotropic, so that rotations change nothing, got {kernel!r}.")
         if isinstance(self.kernel.lengthscale, tuple):
             raise InvalidArgumentError(f"lengthscale must be one number, got {self.kernel.lengthscale!r}.")
         if self.distance != "chord":
@@ -467,7 +469,8 @@ class Sphere(Kernel):
         )
         if self.columns is None and found is None:
             raise InvalidArgumentError(
-                "Sphere reads the columns lon and lat, which X does not have. Give columns=, the longitude first."
+                "Sphere reads one column with a name such as lon and one such as lat, which X does not have. Give "
+                "columns=, the longitude first."
             )
         return self if self.columns is not None else replace(self, columns=found)
 

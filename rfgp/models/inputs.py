@@ -330,16 +330,17 @@ def table_of(X: Any, graph: graphs.Graph | None) -> InputTable:
     return InputTable.of(X)
 
 
-def of_grid(given: Chunk) -> Chunk:
+def of_grid(given: Chunk, *, is_averaged: bool = False) -> Chunk:
     """Return a grid of xarray as a dataframe without the cells whose targets are missing, and other data as they are.
 
     Args:
         given: The training data, with the name of y, or several.
+        is_averaged: Whether all cells are kept, because one of an area has its target.
     """
     if not is_grid(given.X):
         return given
     frame, names = frame_of_grid(given.X), [given.y] if isinstance(given.y, str) else given.y
-    if not isinstance(names, list) or not set(names) <= set(frame.columns):
+    if is_averaged or not isinstance(names, list) or not set(names) <= set(frame.columns):
         return given._replace(X=frame)  # a wrong name raises an error in its reader
     present = np.flatnonzero(frame[names].notna().any(axis=1))
     others = (_take(column, present, len(frame)) for column in given[2:4])

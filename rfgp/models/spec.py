@@ -82,7 +82,7 @@ from rfgp.rows import (
     rows_in_memory,
     typical_noise,
 )
-from rfgp.rows.sources import OutputFormat, warn_of_booleans
+from rfgp.rows.sources import OutputFormat, read_per_row, warn_of_booleans
 from rfgp.scaling import Affine, Scaling
 from rfgp.torch_context import outside_inference_mode
 
@@ -420,6 +420,8 @@ class ModelSpec:
                 matrix = factor.nodes.adjacency
                 yield factor.nodes.laplacian
                 yield from (torch.from_numpy(np.array(part)) for part in (matrix.indptr, matrix.indices, matrix.data))
+        if self.areas is not None:
+            yield from (self.areas.points, self.areas.weights, self.areas.sizes)
         for member in self.other_members:
             yield repr(member.weight)
             yield from member.spec.identity()
@@ -552,10 +554,9 @@ class ModelSpec:
                 f"trials must be given for {likelihood!r}, got None. Pass the number of trials of each row, "
                 'trials=1 for one each, or use likelihood="bernoulli".'
             )
-        data, (average_over, weights) = (
-            of_grid(Chunk(*map(outside_inference_mode, (X, y, noise, sample_weight)))),
-            areas,
-        )
+        average_over, weights = areas
+        given = Chunk(*map(outside_inference_mode, (X, y, noise, sample_weight)))
+        data = of_grid(given, is_averaged=average_over is not None)
         if weights is not None and average_over is None:
             raise InvalidArgumentError("weights require average_over. Use sample_weight to repeat rows.")
         return data if average_over is None else data._replace(X=AreaRows(data.X, average_over, weights))
@@ -621,7 +622,8 @@ class ModelSpec:
         if as_source(given.X, data.y) is not None:
             raise DataError("Rows must be in memory for average_over, got a source. Pass a dataframe or arrays.")
         table, y, *each = self._columns_of_rows(given.X, data)
-        groups = grouped(table, y, given)
+        named = {key for factor in factors_of(self.options.kernel) for key in factor.columns or ()}
+        groups = grouped(table, y, given, named)
         spec = self._with_indicators_of(groups.table)
         table = spec.named(with_indicators(groups.table, spec.options.indicators))
         spec = spec._with_columns(table, is_averaged=True)
@@ -631,7 +633,12 @@ class ModelSpec:
         first = 0 if self.areas is None else len(self.areas.sizes)
         rows = table.take(groups.targets, {AREA_KEY: first + np.arange(len(groups.sizes), dtype=np.float64)})
         areas = areas if self.areas is None else self.areas.joined(areas)
-        noise, weight = (None if one is None else np.asarray(one)[groups.targets] for one in each)
+        rows_of = {"noise": each[0], "sample_weight": each[1]}
+        noise, weight = (
+            None if one is None else read_per_row(one, name, table.num_rows, points, positive=name != "noise")
+            for name, one in rows_of.items()
+        )
+        noise, weight = (None if one is None else one[torch.from_numpy(groups.targets)] for one in (noise, weight))
         return spec._over(areas), Chunk(rows, groups.y, noise, weight)
 
     def _over(self, areas: Areas) -> Self:
@@ -652,7 +659,8 @@ class ModelSpec:
         counts = count_levels(table) if source is None else levels_of_source(source, table, keys_of_levels(kernel))
         if options.search_space is not None:
             angles = angles_among(table.keys)
-            globe = [Sphere(angles)] if angles is not None and are_degrees(table, angles) else []
+            is_globe = source is None and angles is not None and are_degrees(table, angles)
+            globe = [Sphere(angles)] if is_globe else []
             options = options.changed(kernel=reduce(add, [*map(Group, keys_of_many_levels(counts)), *globe], kernel))
         indicators = learn_indicators(table, counts, keys_of_levels(options.kernel))
         return replace(self, options=options.changed(indicators=indicators))
@@ -705,6 +713,8 @@ class ModelSpec:
             summary: The summary, with a map of all columns.
         """
         inputs: Any = summary.scaling.inputs
+        if self.areas is not None and self.options.standardize:
+            inputs = Affine.standardizing(self.areas.points).robust(self.areas.points)
         keep = torch.tensor(self.schema.is_standardizable, dtype=torch.bool, device=inputs.scale.device)
         scale = torch.where(keep, inputs.scale, 1.0)
         parts = [part for term in self._read_terms for part in term.parts()]

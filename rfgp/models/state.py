@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from rfgp import errors, solvers
 from rfgp.approximations.planning import assign
 from rfgp.blocks import Prior
 from rfgp.columns import ColumnKind
+from rfgp.columns.rules import sources_of
 from rfgp.errors import DataError, InvalidArgumentError, NotFittedError, arguments
 from rfgp.inference import mixture, sites
 from rfgp.inference.distributions import (
@@ -693,6 +695,7 @@ def _differentiated(prediction: Prediction, state: GPState, key: Any) -> Predict
         InvalidArgumentError: If there is no such column, there are several processes, or the function has no
             derivative.
     """
+    _check_no_angle(state.spec, [key])
     column, maps = state.spec.schema.column_of(key, ColumnKind.NUMBER), state.scaling.inputs
     latent = prediction.unscaled.latent
     if not isinstance(latent, LatentDistribution) or maps is None:
@@ -745,6 +748,25 @@ def integrated(state: GPState, low: Any, high: Any, columns: Any = None) -> Pred
     )
 
 
+def _check_no_angle(spec: ModelSpec, keys: Sequence[Any]) -> None:
+    """Check that no term reads columns as angles.
+
+    Args:
+        spec: The specification.
+        keys: The keys of the columns.
+
+    Raises:
+        InvalidArgumentError: If one does.
+    """
+    factors = [factor for term in spec.terms for factor in term.term.factors if factor.kind is ColumnKind.SPHERE]
+    for key in keys:
+        if any(key in factor.columns for factor in factors):
+            raise InvalidArgumentError(
+                f"Derivatives and integrals in {key!r} are not available, because k.Sphere reads it as an angle. "
+                "Differentiate the mean of predict(X) for tensors, or sum predict(X).linear(weights) over points."
+            )
+
+
 def _places(spec: ModelSpec, low: Tensor, high: Tensor, columns: Any) -> tuple[int, ...]:
     """Return the indices of the columns over which boxes with corners (m, D) extend.
 
@@ -753,6 +775,9 @@ def _places(spec: ModelSpec, low: Tensor, high: Tensor, columns: Any) -> tuple[i
         InvalidArgumentError: If there is no such column of numbers.
     """
     numbers, differ = spec.numeric_columns, (low != high).any(0).nonzero()[:, 0].tolist()
+    angles = [spec.schema.columns[index] for index in differ if spec.schema.kinds[index] is ColumnKind.SPHERE]
+    _check_no_angle(spec, sources_of(column.key for column in angles))
+    differ = [index for index in differ if spec.schema.kinds[index] is not ColumnKind.SPHERE]
     if columns is None:
         indices = [index for index in differ if index in numbers] or ([*numbers] if len(numbers) == 1 else [])
     else:
@@ -888,9 +913,14 @@ def input_variances(state: GPState, variances: Mapping[Any, Any]) -> dict[int, T
         raise InvalidArgumentError(
             "input_noise requires a Gaussian likelihood, one output, and rows in memory that are points."
         )
+    if not isinstance(variances, Mapping):
+        raise InvalidArgumentError(f"input_noise must be a dict of variances by columns, got {variances!r}.")
     checked = dict[int, Tensor]()
     for key, variance in variances.items():
-        given = torch.as_tensor(variance, dtype=torch.float64)
+        try:
+            given = torch.from_numpy(np.array(variance, dtype=np.float64))
+        except (TypeError, ValueError):
+            given = torch.full((), torch.nan)
         if given.shape not in ((), (len(rows),)) or not bool((torch.isfinite(given) & (given >= 0)).all()):
             raise InvalidArgumentError(
                 f"The input_noise of {key!r} must be a variance of at least 0, or one for each row, got {variance!r}."
@@ -910,6 +940,8 @@ def with_noise_of_inputs(begun: GPState, fitted: GPState, variances: Mapping[int
         variances: The result of `input_variances`.
     """
     known = begun.require_rows(purpose="a fit")
+    for spec in (fitted.spec, *(member.spec for member in fitted.spec.other_members)):
+        _check_no_angle(spec, [begun.spec.schema.columns[column].key for column in variances])
     given, inputs = in_memory(known, "input_noise"), gathered(known).inputs.detach()
     output_format, slopes = OutputFormat(False, inputs.new_empty(0)), list[Tensor]()
     for some in torch.split(inputs, SLOPES_AT_ONCE):

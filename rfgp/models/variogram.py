@@ -117,6 +117,8 @@ def variogram(
     state = largest(state)
     block = gathered(state.require_rows(purpose="a variogram")).standardized_block
     terms = _terms(state, term, block.num_outputs)
+    if state.spec.areas is not None:
+        raise InvalidArgumentError("A variogram requires rows that are points, got means over areas.")
     columns, parameters = terms[0].column_indices[0], state.hyperparameters
     names = [str(state.spec.schema.keys[i]) for i in columns]
     values = {path: parameters.standardized(path).detach().double() for path in parameters.space.names}

@@ -134,6 +134,8 @@ def write(path: Path, saved: Saved, *, data: bool) -> None:
         tensors |= prefixed(f"scaling.{name}", vars(affine))
     tensors |= prefixed("hyperparameters", _tensors_of(state.hyperparameters))
     tensors |= prefixed("predictor", saved_tensors(state.posterior))
+    if given is None and not any(name.startswith("predictor.") and name.endswith("inputs") for name in tensors):
+        tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("areas.")}
     more = dict[str, Tensor | None]()
     if scales is not None:
         held = {**vars(scales.basis), **vars(scales)}
@@ -311,20 +313,25 @@ def _check_inputs(inputs: Tensor, n: int, scaling: Scaling, spec: ModelSpec) -> 
     spec.check(inputs)
     if ColumnKind.AREA in spec.schema.kinds:
         numbers = inputs[:, spec.schema.column_of(AREA_KEY, ColumnKind.AREA)]
-        check(
-            bool((numbers < (0 if spec.areas is None else len(spec.areas.sizes))).all()), "rows must have known areas"
-        )
+        known = 0 if spec.areas is None else len(spec.areas.sizes)
+        is_number = (numbers == numbers.round()) & (numbers >= -1) & (numbers < known)
+        check(bool(is_number.all()), "rows must have known areas")
 
 
 def _areas(tensors: Tensors, spec: ModelSpec) -> Areas | None:
     """Return the areas of rows, or None if rows are points."""
     if not tensors:
         return None
+    check(set(tensors) == {"points", "weights", "sizes"}, "areas must be points, weights and sizes")
     points, weights, sizes = (tensors[name] for name in ("points", "weights", "sizes"))
     count = len(points)
-    check(sizes.ndim == 1 and sizes.dtype == torch.int64 and bool((sizes > 0).all()), "areas must have points")
+    is_count = sizes.ndim == 1 and sizes.dtype == torch.int64 and bool(((sizes > 0) & (sizes <= count)).all())
+    check(is_count, "areas must have points")
     check(int(sizes.sum()) == count and tuple(weights.shape) == (count,), "areas must have all points and weights")
-    check(weights.is_floating_point() and bool((weights > 0).all()), "weights of points must be positive")
+    check(weights.dtype == torch.float64 and bool((weights > 0).all()), "weights of points must be positive")
+    owner = torch.repeat_interleave(sizes)
+    sums = torch.zeros(len(sizes), dtype=torch.float64).index_add(0, owner, weights)
+    check(bool(((sums - 1).abs() < _ROUNDING).all()), "weights of the points of an area must sum to one")
     spec.check(points)
     return Areas(points, weights, sizes, spec.schema.column_of(AREA_KEY, ColumnKind.AREA))
 

@@ -132,6 +132,10 @@ def is_series(state: GPState, plan: Plan) -> bool:
     options, rows = state.spec.options, state.require_rows(purpose="a fit")
     space, columns = options.search_space, state.spec.schema.columns
     is_asked = plan.horizon is not None or plan.by is not None
+    if state.spec.areas is not None:
+        if is_asked:
+            raise InvalidArgumentError("horizon and by require rows that are points, got means over areas.")
+        return False
     if is_asked and len(rows) < MIN_ROWS:
         raise DataError(
             f"A series must have at least {MIN_ROWS} rows, got {len(rows)}. With fewer, give the kernel too."

@@ -3,7 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 import trimesh
+import xarray as xr
+from model_files import forged
 from numpy.testing import assert_allclose
 from refusals import refused
 from scipy import stats
@@ -12,10 +15,10 @@ import rfgp
 from rfgp import kernels as k
 
 LENGTHSCALE, VARIANCE, NOISE, MEAN = 2.0, 1.3, 0.02, 0.2
-NUM_AREAS = 25
+NUM_AREAS, EACH = 25, 6
 
 
-def table(each=6):
+def table(each=EACH):
     """Points of areas in a random order, the areas, the matrix A of weights, and the means."""
     rng = np.random.default_rng(0)
     count = NUM_AREAS * each
@@ -192,6 +195,67 @@ def test_fields_and_levels_are_averaged():
     assert_allclose(gp.predict(frame).mean, K @ B.T @ weights, atol=1e-6)
 
 
+def test_fits_do_not_depend_on_the_order_of_rows():
+    ends = []
+    for seed in (None, 1):
+        frame = FRAME.assign(mean=Y[CODES])
+        frame = frame if seed is None else frame.sample(frac=1, random_state=seed)
+        gp = rfgp.GP(KERNEL, seed=0).fit(frame, "mean", **BY)
+        ends.append(gp.fit_report.log_marginal_likelihood)
+    assert ends[0] == pytest.approx(ends[1], abs=1e-3)
+
+
+def test_columns_of_areas_can_be_inputs_too():
+    kernel = k.RBF(("x", "y")) + k.Group("area")
+    gp = rfgp.GP(kernel, standardize=False, start={"noise": 0.1}, seed=0).condition(FRAME, Y[CODES], **BY)
+    assert gp.terms.keys() == {"rbf(x, y)", "group(area)"}
+    assert np.corrcoef(gp.predict(FRAME).linear(A).mean, Y)[0, 1] > 0.95
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
+def test_other_weights_are_another_fit(tmp_path):
+    rfgp.GP(KERNEL, seed=0).fit(FRAME, Y[CODES], **BY, checkpoint=tmp_path / "c", max_iterations=1)
+    other = FRAME.assign(people=FRAME["people"] ** 2)
+    fit = rfgp.GP(KERNEL, seed=0).fit
+    refused(
+        lambda: fit(other, Y[CODES], **BY, checkpoint=tmp_path / "c", max_iterations=1),
+        rfgp.CheckpointError,
+        "another fit",
+    )
+
+
+def test_files_hold_points_only_if_predictions_need_them(tmp_path):
+    gp = conditioned(rfgp.RandomFeatures(20))
+    gp.save(tmp_path / "features.rfgp", data=False)
+    assert b"areas.points" not in (tmp_path / "features.rfgp").read_bytes()
+    assert_allclose(rfgp.load(tmp_path / "features.rfgp").predict(PLACES).mean, gp.predict(PLACES).mean, atol=1e-9)
+    conditioned().save(tmp_path / "exact.rfgp", data=True)
+    content = (tmp_path / "exact.rfgp").read_bytes()
+    sizes = torch.tensor([2**62] * 4 + [EACH * NUM_AREAS - NUM_AREAS + 5] + [1] * (NUM_AREAS - 5))
+    for name, tensor in (("sizes", sizes), ("weights", torch.ones(EACH * NUM_AREAS, dtype=torch.float64))):
+        (tmp_path / "forged.rfgp").write_bytes(forged(content, (f"areas.{name}", tensor)))
+        refused(lambda: rfgp.load(tmp_path / "forged.rfgp"), rfgp.ModelFileError, "areas" if name == "sizes" else "sum")
+
+
+def test_cells_of_a_grid_are_points_of_areas():
+    numbers = np.arange(12)
+    cells = {"v": (("y", "x"), np.where(numbers % 2 == 0, numbers / 2, np.nan).reshape(3, 4))}
+    cells["a"] = (("y", "x"), (numbers // 2).reshape(3, 4))
+    grid = xr.Dataset(cells, coords={"x": np.arange(4.0), "y": np.arange(3.0)})
+    gp = rfgp.GP(KERNEL, standardize=False, start={"noise": 0.1, "mean": 0.0, "outputscale": 1.0}, seed=0)
+    gp.condition(grid, "v", average_over="a").hyperparameters.set(lengthscale=LENGTHSCALE, outputscale=VARIANCE)
+    frame = grid.to_dataframe().reset_index()
+    points, B = frame[["x", "y"]].to_numpy(), np.equal.outer(np.arange(6), frame["a"].to_numpy()) / 2
+    K = covariance(points, points)
+    expected = K @ B.T @ np.linalg.solve(B @ K @ B.T + 0.1 * np.eye(6), np.arange(6.0))
+    assert_allclose(gp.predict(frame).mean, expected, atol=1e-8)
+
+
+def test_areas_with_dates_have_a_default_model():
+    frame = FRAME[["x", "area"]].assign(day=pd.date_range("2026-01-01", periods=len(FRAME)))
+    assert rfgp.GP(seed=0).fit(frame, Y[CODES], average_over="area").num_observations == NUM_AREAS
+
+
 INVALID, DATA = rfgp.InvalidArgumentError, rfgp.DataError
 
 
@@ -203,7 +267,14 @@ INVALID, DATA = rfgp.InvalidArgumentError, rfgp.DataError
         (lambda: conditioned(average_over="none"), DATA, "no column 'none'"),
         (lambda: conditioned(average_over=CODES[:5]), DATA, "150 rows"),
         (lambda: conditioned(average_over="area", weights=-FRAME["people"]), DATA, "positive"),
-        (lambda: conditioned(average_over=np.where(CODES == 3, np.nan, CODES)), DATA, "area in row"),
+        (lambda: conditioned(average_over=np.where(CODES == 3, np.nan, CODES)), DATA, "an area in each row"),
+        (lambda: conditioned(average_over="area", weights="area"), DATA, "no column"),
+        (lambda: conditioned(average_over="area", weights=FRAME["area"]), DATA, "must be numbers"),
+        (lambda: conditioned(average_over="area", weights=1.0), DATA, "150 rows"),
+        (lambda: conditioned(**BY, noise=np.ones(100)), DATA, "noise must have one value for each"),
+        (lambda: conditioned(**BY, sample_weight=np.zeros(150)), DATA, "positive, got 0 in row 0"),
+        (lambda: conditioned().variogram(), INVALID, "means over areas"),
+        (lambda: rfgp.GP().fit(FRAME, Y[CODES], **BY, horizon=3), INVALID, "means over areas"),
         (lambda: conditioned(weights="people"), INVALID, "average_over"),
         (lambda: conditioned(y=np.column_stack([Y[CODES]] * 2)), DATA, "y must have shape"),
         (lambda: conditioned(y=["a"] * len(CODES)), DATA, "y must be numbers"),

@@ -181,6 +181,43 @@ def test_kernels_in_degrees_say_what_they_measure():
         rfgp.GP(k.Matern(("lon", "lat")), seed=0).fit(degrees(POINTS), Y)
 
 
+def test_angles_have_no_derivatives_and_integrals():
+    gp = rfgp.GP(k.Sphere(("lon", "lat")) + k.RBF("lon"), seed=0).condition(degrees(POINTS), Y)
+    box = ({"lon": [1.0], "lat": [5.0]}, {"lon": [2.0], "lat": [6.0]})
+    refused(lambda: gp.predict(degrees(NEW), derivative="lon"), rfgp.InvalidArgumentError, "as an angle")
+    refused(lambda: gp.integrate(*box), rfgp.InvalidArgumentError, "as an angle")
+    kernel = k.Sphere(("lon", "lat")) + k.RBF("lon")
+    refused(
+        lambda: rfgp.GP(kernel, seed=0).fit(degrees(POINTS), Y, input_noise={"lon": 1.0}),
+        rfgp.InvalidArgumentError,
+        "as an angle",
+    )
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+def test_models_of_the_plane_are_integrated_over_angles():
+    rng = np.random.default_rng(0)
+    rows = {"lon": rng.uniform(0, 20, 60), "lat": rng.uniform(10, 60, 60)}
+    gp = rfgp.GP(seed=0, likelihood="gaussian").fit(rows, 0.1 * rows["lat"] + 0.1 * rng.normal(size=60))
+    assert "Sphere" not in str(gp.kernel)
+    found = gp.integrate({"lon": [1.0], "lat": [5.0]}, {"lon": [3.0], "lat": [6.0]})
+    assert found.mean.item() == pytest.approx(2 * 0.55, abs=0.05)
+
+
+@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
+def test_sources_are_read_whatever_their_names():
+    frame = pd.DataFrame({"lon": np.linspace(0, 20, 60), "lat": np.r_[np.zeros(30), np.full(30, 5000.0)]})
+    frame["y"] = np.sin(frame["lon"])
+    blocks = Batches([frame[:30], frame[30:]], "y")
+    rfgp.GP(seed=0, likelihood="gaussian", approximation=rfgp.RandomFeatures(9)).fit(blocks, max_iterations=2)
+
+
+def test_rounded_poles_are_poles():
+    gp = conditioned(POINTS, EXACT)
+    found = gp.predict({"lon": np.zeros(2), "lat": [90.0, 90.0 + 1e-7]}).mean
+    assert found[0] == pytest.approx(found[1], abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
@@ -200,5 +237,5 @@ def test_bad_angles_are_named(changes, word):
 
 
 def test_missing_columns_of_angles_are_named():
-    refused(lambda: rfgp.GP(k.Sphere()).fit({"x": [1.0, 2.0]}, [1.0, 2.0]), rfgp.InvalidArgumentError, "lon and lat")
+    refused(lambda: rfgp.GP(k.Sphere()).fit({"x": [1.0, 2.0]}, [1.0, 2.0]), rfgp.InvalidArgumentError, "such as lon")
     refused(lambda: rfgp.GP(k.Sphere(("a", "b"))).fit({"a": [1.0, 2.0]}, [1.0, 2.0]), rfgp.DataError, "no column 'b'")

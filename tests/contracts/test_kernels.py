@@ -424,6 +424,7 @@ REFUSED = [
     (lambda: k.Sphere(BOTH, k.RBF(lengthscale=(1.0, 2.0))), INVALID, "one number"),
     (lambda: k.Sphere(BOTH, k.Matern(rotation=30)), INVALID, "rotation"),
     (lambda: k.Sphere(BOTH, radius=0.0), INVALID, "radius"),
+    (lambda: k.Sphere(BOTH, k.Stationary(spectrum="product-laplace")), INVALID, "isotropic"),
     (lambda: k.Sphere(BOTH, distance="great-circle"), INVALID, "not positive definite"),
     (lambda: k.RBF("t", rotation="learn"), INVALID, "two columns"),
     (lambda: k.Matern(("a", "b", "c"), rotation=30), INVALID, "two columns"),
