@@ -1,4 +1,4 @@
-"""Rows that are weighted means of a function over the points of areas, such as counts by district.
+"""Rows that are weighted means of a function over the points of areas, such as mean incomes of districts.
 
 A row of area i is y_i = sum_p w_ip f(x_p) + noise of the mean, with weights of sum 1. In the matrix of rows (n, D) it
 has the number of its area in one column, where points have -1. Every block of the prior is a function of points:
@@ -21,9 +21,9 @@ from rfgp.columns.cells import REAL, Column
 from rfgp.errors import DataError
 from rfgp.messages import short_repr
 
-AT_ONCE = 2**16
+FEATURE_POINTS = 2**16
 """The number of points whose features are computed at once. Of areas with more, one area is computed at once."""
-PAIRS_OF = 2**10
+COVARIANCE_POINTS = 2**10
 """The number of points whose covariances are computed at once for variances of areas."""
 
 
@@ -68,12 +68,12 @@ class Areas:
         is_area = numbers >= 0
         if not bool(is_area.any()):
             return None
-        sizes = torch.where(is_area, self.sizes[numbers.clamp_min(0)], 1)
+        known = numbers.clamp_min(0)
+        sizes = torch.where(is_area, self.sizes[known], 1)
         owner = torch.repeat_interleave(sizes)
         within = torch.arange(len(owner)) - (sizes.cumsum(0) - sizes)[owner]
-        place = torch.where(is_area, (self.sizes.cumsum(0) - self.sizes)[numbers.clamp_min(0)], 0)[owner] + within
-        of_area = is_area[owner]
-        place = torch.where(of_area, place, 0)
+        of_area, first = is_area[owner], (self.sizes.cumsum(0) - self.sizes)[known]  # the first point of each area
+        place = torch.where(of_area, first[owner] + within, 0)
         points = torch.where(of_area[:, None], self.points[place].to(x), x[owner])
         return Expanded(points, owner, torch.where(of_area, self.weights[place], 1.0), sizes)
 
@@ -121,7 +121,9 @@ class _MeanFeatures:
         expanded = self.areas.expanded(x)
         if expanded is None:
             return self.features(x, *parameters)
-        return torch.cat([part.mean(self.features(part.points, *parameters)) for part in expanded.parts(AT_ONCE)])
+        return torch.cat(
+            [part.mean(self.features(part.points, *parameters)) for part in expanded.parts(FEATURE_POINTS)]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +137,9 @@ class _MeanCovariance:
         """Return the covariance (n, m) of rows a (n, D) and b (m, D)."""
         left = self.areas.expanded(a)
         right = left if b is a else self.areas.expanded(b)
-        points = a if left is None else left.points
-        covariance = self.covariance(points, points if b is a else b if right is None else right.points, *parameters)
+        first = a if left is None else left.points
+        second = b if right is None else right.points  # the same tensor if b is a
+        covariance = self.covariance(first, second, *parameters)
         covariance = covariance if left is None else left.mean(covariance)
         return covariance if right is None else right.mean(covariance.mT).mT
 
@@ -156,7 +159,7 @@ class _MeanVariances:
             ones = torch.ones(len(x), dtype=torch.float64)
             return ones if self.variances is None else self.variances(x, *parameters)
         parts = []
-        for part in expanded.parts(PAIRS_OF):
+        for part in expanded.parts(COVARIANCE_POINTS):
             covariance = self.covariance(part.points, part.points, *parameters)
             parts.append(part.mean(part.mean(covariance).mT).diagonal())
         return torch.cat(parts)

@@ -633,12 +633,10 @@ class ModelSpec:
         first = 0 if self.areas is None else len(self.areas.sizes)
         rows = table.take(groups.targets, {AREA_KEY: first + np.arange(len(groups.sizes), dtype=np.float64)})
         areas = areas if self.areas is None else self.areas.joined(areas)
-        rows_of = {"noise": each[0], "sample_weight": each[1]}
-        noise, weight = (
-            None if one is None else read_per_row(one, name, table.num_rows, points, positive=name != "noise")
-            for name, one in rows_of.items()
-        )
-        noise, weight = (None if one is None else one[torch.from_numpy(groups.targets)] for one in (noise, weight))
+        size, with_target = table.num_rows, torch.from_numpy(groups.targets)
+        noise = read_per_row(each[0], "noise", size, points, positive=False)
+        weight = read_per_row(each[1], "sample_weight", size, points, positive=True)
+        noise, weight = (None if one is None else one[with_target] for one in (noise, weight))
         return spec._over(areas), Chunk(rows, groups.y, noise, weight)
 
     def _over(self, areas: Areas) -> Self:
