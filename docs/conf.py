@@ -1,5 +1,6 @@
 """Settings of the documentation site: `make docs` writes it to out/docs without a network."""
 
+import os
 import re
 import sys
 import warnings
@@ -10,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+os.environ["RFGP_DATA_DIR"] = str(ROOT / "data")  # so that examples download nothing
 
 project = "rfgp"
 author = "The rfgp authors"

@@ -7,17 +7,13 @@ Borsetti, MIT licence). `average_over=` says which rows are the points of one me
 with its standard deviation. The mean of a cell is exact, so the noise is fixed at a small value.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 
 import rfgp
 from rfgp import kernels as k
 
-places = (Path("airports.csv"), Path("../airports.csv"), Path("examples/airports.csv"))  # in the repository
-table = pd.read_csv(next(place for place in places if place.exists()), keep_default_na=False)
+table = rfgp.datasets.load("airports")
 is_arabia = (table["lon"] > 35) & (table["lat"] > 13)
 table = table[table["lon"].between(-20, 50) & table["lat"].between(-36, 38) & ~is_arabia]
 table = table.assign(

@@ -7,18 +7,14 @@ G). Their logarithm has a line, a level that wanders, and a year that changes sl
 95 %. The right picture has forecasts from three origins in the past, each from a fit to the months before.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 
 import rfgp
 from rfgp.palette import COLORS
 from rfgp.plotting import plot_forecast
 
-places = (Path("passengers.csv"), Path("../passengers.csv"), Path("examples/passengers.csv"))  # in the repository
-table = pd.read_csv(next(place for place in places if place.exists()), parse_dates=["month"])
+table = rfgp.datasets.load("passengers")
 gp = rfgp.GP(seed=0).fit(table[["month"]], np.log(table["passengers"]), horizon=24)
 gp.metadata["log"] = True  # targets are logarithms
 print(gp.selection.reason)

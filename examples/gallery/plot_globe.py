@@ -8,17 +8,13 @@ no edges. The left map shows the mean, faded where its standard deviation is lar
 right map shows that deviation, and the airports.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 
 import rfgp
 from rfgp import kernels as k
 
-places = (Path("airports.csv"), Path("../airports.csv"), Path("examples/airports.csv"))  # in the repository
-table = pd.read_csv(next(place for place in places if place.exists()), keep_default_na=False)
+table = rfgp.datasets.load("airports")
 gp = rfgp.GP(k.Sphere(("lon", "lat"), k.Matern(nu=0.5)), seed=0).fit(table[["lon", "lat"]], table["elevation"])
 print(f"lengthscale {gp.hyperparameters.lengthscale.item():.0f} km, {gp.terms['sphere(lon, lat)'].cost.note}")
 

@@ -17,7 +17,7 @@ from rfgp.progress import Report
 
 SERVER = "https://raw.githubusercontent.com"
 
-Kind = Literal["table", "classification", "mesh", "graph", "roads"]
+Kind = Literal["table", "classification", "frame", "mesh", "graph", "roads"]
 
 
 @dataclass(frozen=True)
@@ -26,19 +26,22 @@ class Entry:
 
     Attributes:
         name: The name that `load` and `fetch` take.
-        kind: "table" (regression), "classification", "mesh", "graph" or "roads".
+        kind: "table" (regression), "classification", "frame" (a table with names, texts and dates), "mesh", "graph" or
+            "roads".
         file: The path of the file in a local folder, for example "uci/airfoil.csv.gz".
         repository: The owner and name on GitHub, or "" for a file of the package.
         commit: The full commit hash, or "" for a file of the package.
         path: The path in the repository. For a file of the package, the web page of its source.
         size: The size of the file in bytes.
         sha256: The SHA-256 checksum of its bytes.
-        rows: The number of rows of a table, faces of a mesh, nodes of a graph, or sensors of a road network.
+        rows: The number of rows of a table or frame, faces of a mesh, nodes of a graph, or sensors of a road network.
         note: One sentence about the content.
         columns: The names of a table's columns in the order of the file, the target last. None if they are unknown.
         categories: The policy of `rfgp.tables.read_table` for text columns.
         drop: Columns that are not inputs.
         as_categories: Columns of categories or classes that are numbers in the file.
+        dates: Columns of dates in a frame.
+        license: The license of a file of the package, or "" for files elsewhere, whose source states it.
 
     Examples:
         >>> from rfgp import datasets
@@ -61,6 +64,8 @@ class Entry:
     categories: Literal["error", "one-hot"] = "error"
     drop: tuple[str, ...] = ()
     as_categories: tuple[str, ...] = ()
+    dates: tuple[str, ...] = ()
+    license: str = ""
 
     @property
     def table_options(self) -> dict[str, Any]:
@@ -71,7 +76,7 @@ class Entry:
     @property
     def packaged(self) -> Path | None:
         """The path of a file that comes with the package, None for a file that is downloaded."""
-        return None if self.repository else Path(__file__).with_name(self.file)
+        return None if self.repository else Path(__file__).with_name("files") / self.file
 
     @property
     def url(self) -> str:
@@ -98,7 +103,7 @@ def _catalog() -> dict[str, Entry]:
     """Return the entries of `catalog.json` by name."""
     rows: list[dict[str, Any]] = json.loads(Path(__file__).with_name("catalog.json").read_text(encoding="utf-8"))
     for row in rows:
-        row |= {name: tuple(row[name]) for name in ("columns", "drop", "as_categories") if name in row}
+        row |= {name: tuple(row[name]) for name in ("columns", "drop", "as_categories", "dates") if name in row}
     return {row["name"]: Entry(**row) for row in rows}
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rfgp import random
 from rfgp.datasets.catalog import Entry, describe, fetch
-from rfgp.errors import DataError, InvalidArgumentError
+from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.progress import Report
 
 SPLITS = 10
@@ -45,7 +45,7 @@ def load(name: str, folder: str | Path | None = None, *, download: bool = True, 
             there is no report.
 
     Returns:
-        `rfgp.tables.Table` for tables and classification, `trimesh.Trimesh` for meshes, `graphs.Graph`
+        `rfgp.tables.Table` for tables and classification, `pandas.DataFrame` for frames, `trimesh.Trimesh` for meshes, `graphs.Graph`
         for graphs, `graphs.Roads` for road networks.
 
     Raises:
@@ -56,6 +56,8 @@ def load(name: str, folder: str | Path | None = None, *, download: bool = True, 
         >>> from rfgp import datasets
         >>> datasets.load("machine")  # a file of the package, without a download
         Table(209 rows, 7 columns (MYCT, MMIN, MMAX, CACH, CHMIN, CHMAX, ERP), target 'PRP')
+        >>> datasets.load("bikes").columns.tolist()
+        ['date', 'kind', 'temperature', 'humidity', 'wind', 'rentals']
     """
     entry = describe(name)
     return _read(entry, fetch(name, folder, download=download, progress=progress))
@@ -70,6 +72,10 @@ def _read(entry: Entry, path: Path) -> Any:
         return graphs.Graph.from_gml(path)
     if entry.kind == "roads":
         return graphs.read_roads(path)
+    if entry.kind == "frame":
+        with requires_extra("tables"):
+            import pandas as pd
+        return pd.read_csv(path, parse_dates=list(entry.dates), keep_default_na=False, na_values=[""])
     from rfgp.tables import read_table
 
     return read_table(path, **entry.table_options)
@@ -121,14 +127,14 @@ def split(name: str, index: int = 0) -> Split:
     number of rows and `index`.
 
     Args:
-        name: A name of the catalog, not of a graph.
+        name: A name of the catalog, not of a graph or frame.
         index: The number of the split, from 0 to 9.
 
     Returns:
         The positions `train` (n_train,) and `test` (n_test,).
 
     Raises:
-        InvalidArgumentError: If there is no such data set or split, or the data set is a graph.
+        InvalidArgumentError: If there is no such data set or split, or the data set is a graph or a frame.
 
     Examples:
         >>> train, test = split("airfoil")
@@ -136,10 +142,9 @@ def split(name: str, index: int = 0) -> Split:
         (1353, 150)
     """
     entry = describe(name)
-    if entry.kind == "graph":
+    if entry.kind in ("graph", "frame"):
         raise InvalidArgumentError(
-            f"{name} is a graph without values at its nodes, so it has no standard split. "
-            f"Make your own from the nodes 0..{entry.rows - 1}."
+            f"{name} is a {entry.kind} without a standard split. Make your own from the numbers 0..{entry.rows - 1}."
         )
     if isinstance(index, bool) or not isinstance(index, int | np.integer) or not 0 <= index < SPLITS:
         raise InvalidArgumentError(f"index must be an integer from 0 to {SPLITS - 1}, got {index!r}.")

@@ -32,6 +32,7 @@ def test_page_code_runs(path, tmp_path, monkeypatch, capsys):
         if any(re.search(rf"^\s*(import|from)\s.*\b{extra}\b", block, re.MULTILINE) for block in blocks):
             pytest.importorskip(extra)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RFGP_DATA_DIR", str(ROOT / "data"))
     (tmp_path / "data").symlink_to(ROOT / "data")
     names = {"__name__": path.stem}
     for block in blocks:

@@ -193,10 +193,10 @@ def test_threads_at_once_all_succeed(server, cache):
 
 CALLS = [
     (lambda: datasets.fetch("Air-foil"), "Did you mean airfoil"),
-    (lambda: datasets.load("xyzzy"), "lists all 35"),
+    (lambda: datasets.load("xyzzy"), "lists all 42"),
     (lambda: datasets.split(None), "no data set None"),
     (lambda: datasets.names("tables"), "kind must be one of"),
-    (lambda: datasets.split("karate"), "without values"),
+    (lambda: datasets.split("karate"), "without a standard split"),
     (lambda: datasets.load_classes("airfoil"), "must be a graph"),
     *((lambda index=index: datasets.split("airfoil", index), "0 to 9") for index in (-1, 10, True)),
 ]
@@ -217,7 +217,7 @@ def data_folder():
 
 
 def test_the_catalog_is_the_list_of_sources():
-    assert len(datasets.names()) == len(datasets.CATALOG) == 35
+    assert len(datasets.names()) == len(datasets.CATALOG) == 42
     for name, entry in datasets.CATALOG.items():
         assert name == entry.name
         assert re.fullmatch("[0-9a-f]{40}" if entry.packaged is None else "", entry.commit)
@@ -259,6 +259,21 @@ def test_meshes_graphs_and_roads_have_the_stated_sizes(name):
     assert size == datasets.describe(name).rows
 
 
+@pytest.mark.parametrize("name", datasets.names("frame"))
+def test_frames_of_the_package_have_dates_and_missing_cells(name):
+    entry, frame = datasets.describe(name), datasets.load(name, download=False)
+    assert len(frame) == entry.rows
+    assert all(frame[column].dtype.kind == "M" for column in entry.dates)
+    assert len(entry.license) > 2
+    assert frame.isna().any().any() == (name in ("co2", "penguins"))
+
+
+def test_the_rentals_are_those_of_the_source():
+    days, hours = datasets.load("bikes"), datasets.load("bikes-hourly")
+    assert days["rentals"].sum() == hours["rentals"].sum() == 3_292_679
+    assert (hours.groupby(hours["time"].dt.floor("D"))["rentals"].sum().to_numpy() == days["rentals"]).all()
+
+
 def test_a_packaged_table_needs_no_folder(monkeypatch, tmp_path):
     (tmp_path / "machine.csv").write_bytes(b"wrong")
     monkeypatch.setenv("RFGP_DATA_URL", "http://127.0.0.1:9")
@@ -289,7 +304,7 @@ def test_splits_never_change():
 
 def test_committed_files_match_the_generators(tmp_path):
     written = datasets.write_all(tmp_path)
-    real = {"README.md", "LICENSE-matplotlib.txt", "jacksboro.nc"}
+    real = {"README.md", "LICENSE-matplotlib.txt", "idler_riser.STL", "jacksboro.nc", "pems.rda"}
     assert {path.name for path in written} | real == {path.name for path in COMMITTED.iterdir()}
     for path in written:
         assert path.read_bytes() == (COMMITTED / path.name).read_bytes(), f"{path.name}: run `make data`"
