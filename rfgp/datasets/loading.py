@@ -45,8 +45,8 @@ def load(name: str, folder: str | Path | None = None, *, download: bool = True, 
             there is no report.
 
     Returns:
-        `rfgp.tables.Table` for tables and classification, `pandas.DataFrame` for frames, `trimesh.Trimesh` for meshes, `graphs.Graph`
-        for graphs, `graphs.Roads` for road networks.
+        `rfgp.tables.Table` for tables and classification, `pandas.DataFrame` for frames, `trimesh.Trimesh` for
+        meshes, `graphs.Graph` for graphs, `graphs.Roads` for road networks.
 
     Raises:
         InvalidArgumentError: If there is no such data set.
