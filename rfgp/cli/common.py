@@ -118,8 +118,9 @@ class Input:
 
         self.name = check_input(name)
         self._entry = None if name.exists() else CATALOG.get(str(name))
-        if self._entry is not None and self._entry.kind == "frame" and self._entry.packaged is not None:
-            self.name, self._entry, name = self._entry.packaged, None, self._entry.packaged
+        packaged = self._entry.packaged if self._entry is not None and self._entry.kind == "frame" else None
+        if packaged is not None:
+            self.name, self._entry, name = packaged, None, packaged
         self._file = name if self._entry is None else Path(self._entry.file)
         suffix = self._file.suffix.lower()
         self.kind = next((kind for kind, (_, _, endings) in _kinds().items() if suffix in endings), None)
