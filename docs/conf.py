@@ -24,6 +24,7 @@ extensions = [
     "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
     "sphinx-mathjax-offline",
     "sphinx_copybutton",
     "sphinx_design",
@@ -90,7 +91,7 @@ html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
     "navbar_align": "left",
-    "navbar_end": ["theme-switcher"],
+    "navbar_end": ["header-links", "theme-switcher"],
     "header_links_before_dropdown": 8,
     "show_prev_next": False,
     "navigation_with_keys": False,
