@@ -44,7 +44,7 @@ examples: $(STAMP)  ## the examples of docstrings
 coverage: $(STAMP)  ## the fast tests and the examples of docstrings, and how much of the code they reach
 	$(PYTEST) -m 'not slow' --cov --cov-report=
 	$(PYTEST) --doctest-modules rfgp graphs --cov --cov-append --cov-report=term-missing:skip-covered
-	$(BIN)/python .ci/coverage-floor
+	$(BIN)/python .ci/coverage-least
 
 test-slow: $(STAMP)  ## the slow tests (PART=1/2: one of two parts)
 	$(PYTEST) -m 'slow and not pages' $(if $(PART),--part $(PART))

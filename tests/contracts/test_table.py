@@ -1,10 +1,11 @@
 """Every kernel and products of two with every approximation: dense algebra, or a refusal that says why.
 
-`PYTHONPATH=tests/support python -m tests.contracts.test_table` draws the tables of docs/terms.md again.
+`PYTHONPATH=tests/support python -m tests.contracts.test_table` draws the matrix of docs/terms.md again.
 """
 
 import functools
 import itertools
+import re
 from pathlib import Path
 
 import numpy as np
@@ -101,30 +102,56 @@ def pairs():
     return list(itertools.combinations_with_replacement(LEAVES, 2))
 
 
+CLASSES = {
+    "P": ("No sparse precision.", "no factor has a sparse precision|not a power of the resolvent"),
+    "N": ("Not a kernel on the nodes of one graph.", "no factor on the nodes of exactly one graph"),
+    "S": (
+        "Not stationary, or no spectral density in closed form.",
+        "is not stationary|no spectral measure|no spectral density",
+    ),
+    "E": (
+        "Has an exact form that costs less: `Exact()` has the weights of finitely many functions, and "
+        "`SparsePrecision()` serves integer orders.",
+        "finitely many functions|has an integer order",
+    ),
+    "C": ("Reads no columns of numbers.", "reads no column|requires columns of numbers|have no coordinates"),
+    "O": (
+        'Needs another option: `coupling="iid"`, or no residual. Compiled loops of residuals exist for Gaussian '
+        "kernels, and for Matern kernels with nu 0.5, 1.5 or 2.5.",
+        "Use coupling=|a residual requires a Gaussian kernel",
+    ),
+}
+"""The classes of reasons by their letters: what the page says, and a pattern of the messages."""
+YES = "\N{CHECK MARK}"
+
+
+def letter(why):
+    """Return the letter of the only class of a reason."""
+    (found,) = (letter for letter, (_, pattern) in CLASSES.items() if re.search(pattern, why))
+    return found
+
+
 def drawn():
-    """Return the tables as Markdown."""
-    lines = ["| kernel | " + " | ".join(APPROXIMATIONS) + " |", "|---" * (len(APPROXIMATIONS) + 1) + "|"]
-    reasons = {}
+    """Return the matrix and the classes of reasons as HTML."""
+    head = "".join(f"<th><span>{name}</span>\n" for name in APPROXIMATIONS)
+    lines = [f'<table class="matrix">\n<thead><tr><th>kernel\n{head.rstrip()}\n<tbody>']
     for leaf in LEAVES:
-        cells = []
-        for approximation in APPROXIMATIONS:
-            why = refusal_of(approximation, leaf)
-            cells.append("yes" if why is None else f"[{reasons.setdefault(why, len(reasons) + 1)}]")
-        lines.append(f"| {leaf} | " + " | ".join(cells) + " |")
-    lines += ["", *(f"{number}. {why[0].upper()}{why[1:]}" for why, number in reasons.items())]
-    lines += [
-        "",
-        f"Supported products of two kernels of the table, of {len(pairs())} pairs. Most pairs share columns:",
-        "",
-    ]
-    for approximation in APPROXIMATIONS:
-        refused = [pair for pair in pairs() if refusal_of(approximation, *pair) is not None]
-        lines.append(f"- {approximation}: {len(pairs()) - len(refused)}")
+        reasons = (refusal_of(approximation, leaf) for approximation in APPROXIMATIONS)
+        marks = [YES if why is None else letter(why) for why in reasons]
+        cells = [f"<td class={'Y' if mark == YES else mark}>{mark}" for mark in marks]
+        lines += [f"<tr><th>{leaf}", "".join(cells[:6]), "".join(cells[6:])]
+    words = {YES: "The approximation serves the kernel."} | {mark: text for mark, (text, _) in CLASSES.items()}
+    lines += ["</table>", "", '<table class="matrix reasons">']
+    for mark, text in words.items():
+        lines.append(
+            f"<tr><td class={'Y' if mark == YES else mark}>{mark}<th>" + re.sub("`(.*?)`", r"<code>\1</code>", text)
+        )
+    lines.append("</table>")
     return "\n".join(lines) + "\n"
 
 
 def redrawn(text):
-    """Return the page with its tables drawn again."""
+    """Return the page with its matrix drawn again."""
     before, rest = text.split(BEGIN)
     return before + BEGIN + drawn() + END + rest.split(END)[1]
 

@@ -76,6 +76,30 @@ def test_no_module_imports_its_package():
     assert {file for file in found if not file.startswith("rfgp/cli/")} == set()
 
 
+ONLY_POSIX = ("fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty")
+WITHOUT_POSIX = f"""
+import importlib, os, pkgutil, signal, sys, warnings
+warnings.simplefilter("ignore")
+for name in {(*HEAVY, "torch", "scipy.stats", "finufft", "matplotlib.pyplot", "jinja2", "meshio", "requests")}:
+    importlib.import_module(name)
+sys.modules.update(dict.fromkeys({ONLY_POSIX}))
+for name in "fork register_at_fork sysconf sched_getaffinity uname mkfifo".split():
+    delattr(os, name)
+del signal.SIGKILL, signal.SIGALRM
+import graphs, rfgp
+for package in (rfgp, graphs):
+    for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+print(graphs.checks.machine_memory() > 0)
+"""
+
+
+@pytest.mark.slow
+def test_modules_import_without_what_only_posix_has():
+    assert printed(WITHOUT_POSIX) == "True\n"
+
+
 # --- private members ---------------------------------------------------------------------------------------------
 
 OF_OTHERS = {
