@@ -1,7 +1,10 @@
-"""Approximations against the exact process on one input."""
+"""Approximations against the exact process on one input, and fitted models against each other."""
 
 from rfgp.compare.distance import Distance as Distance
 from rfgp.compare.distance import distance_from_exact as distance_from_exact
+from rfgp.compare.models import ModelComparison as ModelComparison
+from rfgp.compare.models import ModelScore as ModelScore
+from rfgp.compare.models import compare_models as compare_models
 from rfgp.compare.protocol import WALKS as WALKS
 from rfgp.compare.protocol import compare_file as compare_file
 from rfgp.compare.protocol import compare_nodes as compare_nodes
