@@ -52,7 +52,7 @@ def fit_part() -> tuple[Any, rfgp.MeshGP]:
     part = datasets.load("idler_riser")
     places, _ = trimesh.sample.sample_surface(part, 60, seed=3)
     noise = np.random.default_rng(0).normal(size=60)
-    return part, rfgp.MeshGP(part, alpha=2, seed=0).fit(places, heat(places) + noise)
+    return part, rfgp.MeshGP(part, alpha=1, seed=0).fit(places, heat(places) + noise)
 
 
 def draw_bikes(figure: Any, bikes: Any, gp: rfgp.GP) -> None:

@@ -117,7 +117,7 @@ monthly = monthly["1970":].rename_axis("month").reset_index()
 first, later = monthly[monthly["month"] < "1990"], monthly[monthly["month"] >= "1990"]
 trends = {
     "RBF": k.RBF("month", lengthscale=3000.0, name="trend"),
-    "integrated Wiener": k.IntegratedWiener("month", name="trend"),
+    "Linear + RBF": k.Linear("month", name="trend") + k.RBF("month", lengthscale=1000.0, name="bend"),
     "Linear": k.Linear("month", name="trend"),
 }
 figure, axes = plt.subplots(figsize=(9, 3.8), layout="constrained")
@@ -127,8 +127,12 @@ for i, (title, trend) in enumerate(trends.items()):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         forecast = rfgp.GP(kernel, seed=0).fit(first, "co2").predict(later).observed()
-    axes.fill_between(later["month"], *forecast.interval(0.95), color=COLORS[i], alpha=0.3, lw=0)
-    axes.plot(later["month"], forecast.mean, color=COLORS[i], lw=1, label=title)
+    low, high = forecast.interval(0.95)
+    if title == "Linear":
+        axes.plot(later["month"], np.column_stack([low, high]), color=COLORS[i], lw=0.8, ls="--", label=[title, None])
+    else:
+        axes.fill_between(later["month"], low, high, color=COLORS[i], alpha=0.3, lw=0)
+        axes.plot(later["month"], forecast.mean, color=COLORS[i], lw=1, label=title)
     print(
         f"{title:17s} log density of 1990 to 2001: {forecast.log_prob(later['co2']).mean():6.2f} nats a month, RMSE "
         f"{rfgp.metrics.rmse(later['co2'], forecast):5.2f} ppm, {', '.join(w.category.__name__ for w in caught)}"
@@ -139,9 +143,8 @@ axes.legend(loc="upper left")
 
 # %%
 # The RBF kernel returns to its mean after some lengthscales. A line continues, but its band is too narrow: the model is
-# sure that the line is straight, and the fit warns that neighboring errors are alike. The integrated Wiener process is
-# a line whose slope wanders. Its band widens with the distance. Compare kernels on rows of the kind that you will
-# predict, as here.
+# sure that the line is straight, and the fit warns that neighboring errors are alike. The sum has a line and a bend
+# that may go on, and the best score. Compare kernels on rows of the kind that you will predict, as here.
 #
 # Next: :doc:`/howto/forecast` does this with one command, :doc:`/howto/kernels` has products of kernels, such as a
 # trend for each store, and :doc:`/howto/series-and-maps` has long series.
