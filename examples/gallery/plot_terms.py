@@ -1,10 +1,10 @@
 """
-Trend, season and residual
-==========================
+The terms of a table: trend, holidays and weather
+=================================================
 
-Monthly values of ten years: a slow trend, a yearly season and noise. One model has a term for each, and the effect of
-each term has a 95 % band of its own. Effects are centered, because a constant could belong to the trend or to the
-season.
+Bicycles rented in Washington on 731 days of 2011 and 2012 (UCI, H. Fanaee-T and J. Gama 2013, CC BY 4.0). One model is
+a sum of terms, and each term has a 95 % band of its own. Effects are centered, because a constant could belong to any
+of them. The term "days" is what a day shares with the days around it.
 """
 
 import matplotlib.pyplot as plt
@@ -13,26 +13,45 @@ import numpy as np
 import rfgp
 from rfgp import kernels as k
 from rfgp.palette import COLORS
+from rfgp.plotting import plot_term
 
-rng = np.random.default_rng(0)
-t = np.arange(120) / 12
-y = 0.04 * (t - 3) ** 2 + 0.6 * np.sin(2 * np.pi * t) + 0.2 * np.cos(4 * np.pi * t) + 0.15 * rng.standard_normal(120)
+bikes = rfgp.datasets.load("bikes")
+bikes["rentals"] /= 1000
+kernel = (
+    k.RBF("date", lengthscale=180.0, name="trend")
+    + k.Matern("date", nu=0.5, lengthscale=5.0, name="days")
+    + k.Group("kind", name="kind")
+    + k.RBF("temperature", name="temperature")
+    + k.RBF("humidity", name="humidity")
+)
+gp = rfgp.GP(kernel, seed=0).fit(bikes, "rentals")
+prediction = gp.predict(bikes)
 
-kernel = k.RBF("t", name="trend") + k.Periodic("t", period=1.0, name="season")
-gp = rfgp.GP(kernel, seed=0).fit({"t": t}, y)
-prediction = gp.predict({"t": t})
+figure = plt.figure(figsize=(11, 6.4), layout="constrained")
+grid = figure.add_gridspec(2, 4, height_ratios=(1.1, 1))
+axes = figure.add_subplot(grid[0, :3])
+axes.fill_between(bikes["date"], *prediction.observed().interval(0.95), color=COLORS[0], alpha=0.25, lw=0)
+axes.plot(bikes["date"], prediction.mean, color=COLORS[0], lw=0.7)
+axes.plot(bikes["date"], bikes["rentals"], ".", ms=2.5, color="black")
+axes.set(title="rentals: data, mean and 95 % band", ylabel="thousand a day", ylim=(0, None))
+axes = figure.add_subplot(grid[0, 3])
+residual = bikes["rentals"] - prediction.mean
+axes.hist(residual, 40, color=COLORS[7])
+axes.set(title="residuals", xlabel="thousand a day", ylabel="days")
+for i, name in enumerate(("trend", "temperature", "humidity", "kind")):
+    axes = plot_term(gp, name, bikes, axes=figure.add_subplot(grid[1, i]))
+    axes.set(
+        title=f"{name}: {gp.terms[name].share:.0%} of the variance", ylabel="effect, thousand a day" if i == 0 else ""
+    )
+    axes.set_xlabel({"temperature": "°C", "humidity": "%", "kind": "thousand a day"}.get(name, ""))
+    if name == "trend":
+        axes.xaxis.set_major_locator(plt.matplotlib.dates.YearLocator())
+        axes.xaxis.set_major_formatter(plt.matplotlib.dates.DateFormatter("%Y"))
+    if axes.get_legend() and i:
+        axes.get_legend().remove()
 
-figure, panels = plt.subplots(4, 1, figsize=(8, 7), sharex=True, layout="constrained")
-panels[0].plot(t, y, ".", color="black")
-panels[0].plot(t, prediction.mean, color="0.5", lw=1)
-panels[0].set(ylabel="values and mean")
-for axes, (i, name) in zip(panels[1:], enumerate(("trend", "season")), strict=False):
-    effect = prediction.terms[name].centered()
-    axes.fill_between(t, *effect.interval(0.95), color=COLORS[i], alpha=0.3, lw=0)
-    axes.plot(t, effect.mean, color=COLORS[i])
-    axes.set(ylabel=name)
-noise = float(np.asarray(prediction.observed().std).mean())
-panels[3].axhspan(-1.96 * noise, 1.96 * noise, color=COLORS[2], alpha=0.2, lw=0)
-panels[3].plot(t, y - np.asarray(prediction.mean), ".", color=COLORS[2])
-panels[3].set(ylabel="residual", xlabel="years")
-print(f"standard deviation of an observation {noise:.3f}; the noise that was added has 0.15")
+coverage = gp.calibration()
+inside = coverage.coverage[np.argmin(np.abs(np.asarray(coverage.levels) - 0.95))]
+print(f"days in the 95 % interval, each predicted from the others: {inside:.0%}")
+worst = residual.abs().idxmax()
+print(f"largest residual: {1000 * residual[worst]:.0f} rentals on {bikes['date'][worst]:%Y-%m-%d}")
