@@ -35,6 +35,7 @@ myst_heading_anchors = 4
 suppress_warnings = ["config.cache"]  # the order of the gallery is a function, which cannot be cached
 
 templates_path = ["_templates"]
+exclude_patterns = ["generated/tables/*"]  # pages include them
 autosummary_generate = True
 autosummary_ignore_module_all = False
 autodoc_typehints = "none"  # signatures in the sources have shapes; types of torch would hide them
@@ -125,15 +126,17 @@ def skip_member(app, what, name, obj, skip, options):
     return skip or bool(re.fullmatch(r"(set_\w+_request|get_metadata_routing)", name))
 
 
-def draw_rivals(app):
-    """Draw the scores of other packages from the results, for docs/rivals.md."""
-    from benchmarks.rivals.pictures import draw
+def write_results(app):
+    """Write the pages and tables of results, and draw the scores of other packages."""
+    from benchmarks import page
+    from benchmarks.rivals import pictures
 
-    draw(Path(app.srcdir) / "pictures" / "rivals")
+    page.generate(Path(app.srcdir) / "generated")
+    pictures.draw(Path(app.srcdir) / "pictures" / "rivals")
 
 
 def setup(app):
-    """Draw pictures of results, and edit docstrings before napoleon reads their sections."""
-    app.connect("builder-inited", draw_rivals)
+    """Write the pages of results, and edit docstrings before napoleon reads their sections."""
+    app.connect("builder-inited", write_results)
     app.connect("autodoc-process-docstring", edit_docstring, priority=100)
     app.connect("autodoc-skip-member", skip_member)

@@ -1082,7 +1082,7 @@ On protein with k = 30 the RMSE falls from 0.495 to 0.494 and the NLPD rises fro
 from 0.133 to 0.114 and from -0.66 to -0.81.
 """
 SHARED = 2
-"""The ratio of the neighbors of a block of rows to those of a row (`benchmarks/races/neighbor_blocks.py`)."""
+"""The ratio of the neighbors of a block of rows to those of a row."""
 
 Embedding = Callable[..., Tensor]
 """Maps rows (n, D), and the parameters of a covariance function, to positions (n, e).

@@ -17,8 +17,7 @@ class Limits:
         max_exact_rows: The largest number of rows with an exact covariance by default. At 2,000 rows an evaluation
             takes about 1 s.
         max_exact_nodes: The largest number of nodes for which the exact kernel by eigenvectors is the default.
-        max_elimination_flops: The largest number of operations of a factor of latent neighbors
-            (`benchmarks/races/latent_neighbors.py`).
+        max_elimination_flops: The largest number of operations of a factor of latent neighbors.
         pattern_rows: The number of rows from which the size of such a factor is extrapolated.
         max_whitened: The number of entries of the features of all rows beside neighbors (a gigabyte) above which they
             are not stored.
@@ -27,8 +26,7 @@ class Limits:
         max_joint_numbers: The largest number of entries of a covariance of rows and points (a gigabyte).
         subset_rows: The least number of rows of the first subset of a fit.
         min_subset_gain: The gain of a larger subset in nats a row below which the optimum has converged.
-        neighbor_rows: The largest number of rows of a search with neighbors. Up to twice as many are all used
-            (`benchmarks/races/neighbor_blocks.py`).
+        neighbor_rows: The largest number of rows of a search with neighbors. Up to twice as many are all used.
         lattice_rows: The largest number of rows of the first search on a lattice.
         few_rows: The largest number of rows with distinct inputs for which the candidates of a selection are exact.
         first_rows: The number of rows of the first round of a selection.

@@ -1,28 +1,25 @@
-"""Add results of a race, and write the page.
+"""Add results of a race to the files from which the documentation makes docs/rivals.md.
 
-A race writes lines of JSON (`benchmarks.races`). `--add NAME FILE` turns them into benchmarks/results/rivals-NAME.json,
-with the versions of the packages in the environment that runs it. The page docs/rivals.md is written from these files,
-and the documentation draws its pictures from them.
+A race writes lines of JSON (`benchmarks.races`). They become benchmarks/results/rivals-NAME.json, with the versions of
+the packages in the environment that runs this. The documentation makes its tables and pictures from these files.
 
-    python -m benchmarks.rivals [--add NAME FILE...]
+    python -m benchmarks.rivals NAME FILE...
 """
 
 import argparse
 from pathlib import Path
 
-from benchmarks.rivals.page import PAGE, page
-from benchmarks.rivals.scores import add, read
+from benchmarks.rivals.races import RACES
+from benchmarks.rivals.scores import add
 
 
 def main() -> None:
-    """Add results, or write the page."""
+    """Add results."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--add", nargs="+", metavar=("NAME", "FILE"))
+    parser.add_argument("name", choices=RACES)
+    parser.add_argument("files", nargs="+", type=Path)
     options = parser.parse_args()
-    if options.add:
-        name, *files = options.add
-        print(add(name, list(map(Path, files))))
-    PAGE.write_text(page(read()), encoding="utf-8")
+    print(add(options.name, options.files))
 
 
 if __name__ == "__main__":

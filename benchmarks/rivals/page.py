@@ -1,9 +1,8 @@
-"""The page docs/rivals.md."""
+"""The tables of docs/rivals.md."""
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -11,31 +10,18 @@ from benchmarks.rivals.races import RACES, is_ours, name_of
 from benchmarks.rivals.scores import PACKAGES, Score, comparisons
 from rfgp.messages import counted
 
-PAGE = Path(__file__).parents[2] / "docs" / "rivals.md"
-
-_INTRODUCTION = """# Comparison with other packages
-
-This page compares rfgp with other packages on the same rows and splits. `python -m benchmarks.rivals` writes it from
-`benchmarks/results/rivals-*.json`, and a test fails if a figure differs from these files.
-
-- NLPD is the mean negative log predictive density of held-out observations, in nats. Lower is better.
-- A win or a loss is a difference of more than 0.01 nats in the same direction in every repeat. All else is a tie.
-- Seconds are of one thread, without imports and compilation. Each section names the clock. The machine had other work.
-- Each rival runs in a process and an environment of its own, with its authors' defaults or the settings below. Nothing
-  is tuned on the held-out rows.
-- A mean over repeats has its range in parentheses, if there are several.
-"""
+Results = Mapping[str, tuple[list[Score], dict[str, str]]]
 
 
-def page(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> str:
-    """Return the page."""
-    parts = [_INTRODUCTION, *_machines(results), *_losses(results), *_counts(results)]
+def tables(results: Results) -> Iterator[tuple[str, str]]:
+    """Yield the names and the texts of the tables that the page includes."""
+    for name, lines in (("machines", _machines), ("losses", _losses), ("verdicts", _verdicts)):
+        yield f"rivals-{name}", "\n".join(lines(results))
     for name, (scores, _) in results.items():
-        parts += _section(name, scores)
-    return "\n".join(parts).rstrip() + "\n"
+        yield f"rivals-{name}", "\n".join(_scores(name, scores))
 
 
-def _machines(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> Iterator[str]:
+def _machines(results: Results) -> Iterator[str]:
     seen = {f"{made['machine']}, Python {made['python']}, torch {made['torch']}": made for _, made in results.values()}
     versions: dict[str, list[str]] = {
         package: sorted({made[package] for _, made in results.values() if package in made}) for package in PACKAGES
@@ -44,27 +30,21 @@ def _machines(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> Iter
     yield "Packages: " + ", ".join(f"{name} {' and '.join(each)}" for name, each in versions.items() if each) + ".\n"
 
 
-def _losses(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> Iterator[str]:
+def _losses(results: Results) -> Iterator[str]:
     losses = [
         comparison
         for name, (scores, _) in results.items()
         for comparison in comparisons(scores, RACES[name].ours)
         if comparison.verdict == "loss"
     ]
-    yield "## Where another package is better\n"
-    yield "Means are over the repeats that both have.\n"
-    if not losses:
-        yield "No comparison was lost.\n"
-        return
     rows = ["| data | package | NLPD worse by | seconds, ours | seconds, theirs |", "|---|---|---|---|---|"]
     for loss in sorted(losses, key=lambda comparison: comparison.mean_difference):
         seconds = " | ".join(map(_short, loss.seconds))
         rows.append(f"| {loss.dataset} | {name_of(loss.racer)} | {-loss.mean_difference:.3f} | {seconds} |")
-    yield "\n".join(rows) + "\n"
+    yield "\n".join(rows) + "\n" if losses else "No comparison was lost.\n"
 
 
-def _counts(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> Iterator[str]:
-    yield "## Wins, ties and losses\n"
+def _verdicts(results: Results) -> Iterator[str]:
     head = "| comparison | package | wins | ties | losses | no result | median of their seconds / ours |"
     rows = [head, "|---|---|---|---|---|---|---|"]
     for name, (scores, _) in results.items():
@@ -79,18 +59,16 @@ def _counts(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> Iterat
     yield "\n".join(rows) + "\n"
 
 
-def _section(name: str, scores: list[Score]) -> Iterator[str]:
+def _scores(name: str, scores: list[Score]) -> Iterator[str]:
     race = RACES[name]
-    yield f"## {race.title}\n"
-    yield f"{race.protocol}\n"
     shown = [s for s in scores if s.racer not in race.budgets]
     repeats = sorted(set(Counter((s.dataset, s.racer) for s in shown).values()))
-    yield f"Repeats: {' to '.join(map(str, dict.fromkeys((repeats[0], repeats[-1]))))}. Command: `{race.command}`.\n"
-    if race.has_picture:
-        yield f"![Scores against seconds](pictures/rivals/{name}.svg)\n"
-    for title, figure in (("NLPD", "nlpd"), (race.error, "error"), (race.clock, "seconds")):
-        yield f"{title[0].upper()}{title[1:]}:\n"
-        yield _table(shown, figure)
+    yield f"Repeats: {' to '.join(map(str, dict.fromkeys((repeats[0], repeats[-1]))))}.\n"
+    titles = {"nlpd": "NLPD", "coverage": "Coverage of the 95 % interval", "error": race.error, "seconds": race.clock}
+    for figure, title in titles.items():
+        if not all(math.isnan(getattr(s, figure)) for s in shown):
+            yield f"{title[0].upper()}{title[1:]}:\n"
+            yield _table(shown, figure)
     failures = {(s.dataset, s.racer, s.failed) for s in scores if s.failed}
     if failures:
         listed = "; ".join(f"{name_of(racer)} on {dataset} ({why})" for dataset, racer, why in sorted(failures))
@@ -104,7 +82,7 @@ def _table(scores: Sequence[Score], figure: str) -> str:
         cells = []
         for racer in racers:
             values = [getattr(s, figure) for s in scores if (s.dataset, s.racer) == (dataset, racer) and not s.failed]
-            cells.append(_cell(values, figure))
+            cells.append(_cell([value for value in values if not math.isnan(value)], figure))
         most = max(s.rows for s in scores if s.dataset == dataset)
         rows.append(f"| {dataset} | {most:,} | " + " | ".join(cells) + " |")
     return "\n".join(rows) + "\n"

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,11 +37,12 @@ class Score(NamedTuple):
         dataset: The name of the table.
         rows: The number of training rows.
         repeat: The seed of the split.
-        racer: The method.
+        racer: The model.
         nlpd: The mean negative log density of held-out rows, in nats; nan if the fit failed.
         error: The RMSE or error rate of held-out rows.
         seconds: The processor seconds of the fit.
         failed: The reason for missing figures, or "".
+        coverage: The share of held-out rows in their 95 % intervals; nan if it is not known.
     """
 
     dataset: str
@@ -51,32 +53,32 @@ class Score(NamedTuple):
     error: float
     seconds: float
     failed: str = ""
+    coverage: float = math.nan
 
 
 def score_of(row: Mapping[str, Any]) -> Score:
     """Return the figures of a line of a race."""
     about = (row["table"], row.get("rows", row.get("train", 0)), row.get("seed", 0), row["racer"])
     if "failed" in row:
-        return Score(
-            *about, math.nan, math.nan, math.nan, row["failed"].splitlines()[-1][-80:] if row["failed"] else "ended"
-        )
+        why = row["failed"].splitlines()[-1][-80:] if row["failed"] else "ended"
+        return Score(*about, math.nan, math.nan, math.nan, why)
     nlpd = row["nlpd"] if "nlpd" in row else row["regret"] if "regret" in row else -row["log_density"]
     error = 1 - row["accuracy"] if "accuracy" in row else row["rmse"]
-    return Score(*about, nlpd, error, row.get("processor", row.get("fit_s", math.nan)))
+    seconds = row.get("processor", row.get("fit_s", math.nan))
+    return Score(*about, nlpd, error, seconds, coverage=row.get("coverage", math.nan))
 
 
 def add(name: str, files: Sequence[Path]) -> Path:
-    """Write the results of a race, from its lines of JSON."""
+    """Add the lines of a race to its results, in place of those of the same data, repeat and model."""
     lines = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-    scores = {(s.dataset, s.repeat, s.racer): s for s in map(score_of, lines)}
-    versions = {}
+    added = list(map(score_of, lines))
+    before, made = read(RESULTS).get(name, ([], {}))
+    scores = {(s.dataset, s.repeat, s.racer): s for s in (*before, *added)}
+    versions = {package: made[package] for package in PACKAGES if package in made}
     for package, names in PACKAGES.items():
-        if not any(score.racer.startswith(names) for score in scores.values()):
-            continue
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
+        if any(score.racer.startswith(names) for score in added):
+            with suppress(PackageNotFoundError):
+                versions[package] = version(package)
     content = {
         "made_with": made_with() | versions,
         "scores": [_rounded(s) for s in sorted(scores.values(), key=lambda s: (s.rows, s.dataset, s.repeat))],

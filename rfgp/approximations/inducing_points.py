@@ -51,7 +51,7 @@ class Vecchia(Approximation):
     one process.
 
     Compiled loops exist for one term with a Gaussian kernel, a product of Gaussian kernels, or a Matern kernel with nu
-    1/2, 3/2 or 5/2. Other kernels, and sums, take 4 to 25 times as long (`benchmarks/races/any_kernel.py`). Latent
+    1/2, 3/2 or 5/2. Other kernels, and sums, take 4 to 25 times as long. Latent
     neighbors then take about three times longer still.
 
     If rows are conditioned on responses, the compiled loops process blocks of nearby rows. A block shares twice

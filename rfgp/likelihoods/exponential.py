@@ -38,7 +38,7 @@ class LogLink:
     latent_deviation: ClassVar[float | None] = 2.0
     """The scale of the half-normal prior of the standard deviation of the log rate.
 
-    It prevents means of e^200 after many zeros and one large count, see `benchmarks/races/hard_kinds.py`."""
+    It prevents means of e^200 after many zeros and one large count."""
 
     def check(self, y: Tensor) -> str | None:
         """Return a message about the first target of (n,) that is not a count, or None."""

@@ -41,7 +41,7 @@ EXACT_ROWS, FIRST_ITERATIONS = (300, 600), 10
 """The rows of the rounds of exact candidates before the last, if there are more than half again as many, and the
 iterations of the first round.
 
-1,000 rows of friedman1, friedman3 and digits-20 (`benchmarks.races.small`): a fit takes 0.6 to 0.95 of the time of one
+1,000 rows of friedman1, friedman3 and digits-20: a fit takes 0.6 to 0.95 of the time of one
 that fits three candidates to all rows, and densities change by less than 0.01 nats. Without the round of 600 rows
 digits-20 loses 0.02 nats.
 """

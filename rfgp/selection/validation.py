@@ -45,8 +45,8 @@ HELD_OUT_FRACTION = 0.2
 OPTIMISM = 2.0
 """The nats by which all leave-one-out densities of a fit exceed those of new rows, for each free hyperparameter.
 
-Akaike's criterion counts one for the likelihood. Chosen from 1 to 4 on tables apart from those of the races
-(`benchmarks.races.small --tables tuning`), where scores are then 0.01 nats a row too high with the noise chosen."""
+Akaike's criterion counts one for the likelihood. Chosen from 1 to 4 on tables that no
+benchmark has, where scores are then 0.01 nats a row too high with the noise chosen."""
 MIN_SHARE = 0.01
 """The share of the largest variance of a linear kernel below which that of a column does not count."""
 OPTIMISM_ERROR = 0.5

@@ -1,6 +1,8 @@
-"""Comparisons with other packages: verdicts, files of results, the page and its pictures."""
+"""Comparisons with other packages: verdicts, files of results, and tables."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,7 +41,11 @@ def test_a_verdict_needs_the_margin_in_every_repeat(ours, theirs, verdict):
 def results(tmp_path, monkeypatch):
     """Results of two data sets in a file: one loss, one win, and one fit that failed."""
     monkeypatch.setattr(scores, "RESULTS", tmp_path)
-    lines = [line("default", 1.0, seconds=2.0), line("gpboost", 0.75, seconds=6.0), line("features-64", 1.25)]
+    lines = [
+        line("default", 1.0, seconds=2.0) | {"coverage": 0.9},
+        line("gpboost", 0.75, seconds=6.0),
+        line("features-64", 1.25),
+    ]
     lines += [line("default", 1.0, table="other"), line("gpboost", 1.5, table="other", seconds=3.0)]
     lines += [{"table": "made", "rows": 90, "seed": 0, "racer": "svgp", "failed": "a trace\nlonger than 400 s"}]
     file = tmp_path / "lines.jsonl"
@@ -48,14 +54,25 @@ def results(tmp_path, monkeypatch):
     return scores.read(tmp_path)
 
 
-def test_the_page_says_losses_first_and_counts_verdicts(results):
-    text = page.page(results)
-    assert "| made | GPBoost | 0.250 | 2.0 | 6.0 |" in text
-    assert "| Twenty tables | GPBoost | 1 | 0 | 1 | 0 | 3.0 |" in text
-    assert "| Twenty tables | GPyTorch, SVGP | 0 | 0 | 0 | 1 |  |" in text
-    assert "GPyTorch, SVGP on made (longer than 400 s)" in text
-    assert text.index("another package is better") < text.index("Wins, ties and losses") < text.index("Twenty tables\n")
+def test_tables_have_losses_and_verdicts(results):
+    text = dict(page.tables(results))
+    assert "| made | GPBoost | 0.250 | 2.0 | 6.0 |" in text["rivals-losses"]
+    assert "| Twenty tables | GPBoost | 1 | 0 | 1 | 0 | 3.0 |" in text["rivals-verdicts"]
+    assert "| Twenty tables | GPyTorch, SVGP | 0 | 0 | 0 | 1 |  |" in text["rivals-verdicts"]
+    assert "GPyTorch, SVGP on made (longer than 400 s)" in text["rivals-tables"]
+    assert "| made | 90 | 0.900 |  |  |" in text["rivals-tables"]
 
 
-def test_page_matches_the_results():
-    assert page.PAGE.read_text(encoding="utf-8") == page.page(scores.read())
+def test_added_lines_replace_those_of_the_same_fit(results, tmp_path):
+    file = tmp_path / "more.jsonl"
+    file.write_text(json.dumps(line("svgp", 2.0)))
+    scores.add("tables", [file])
+    found = {(s.dataset, s.racer): s.nlpd for s in scores.read(tmp_path)["tables"][0]}
+    assert found["made", "svgp"] == 2.0
+    assert found["made", "default"] == 1.0
+    assert len(found) == 6
+
+
+def test_page_includes_the_tables_of_each_race():
+    text = (Path(__file__).parents[2] / "docs" / "rivals.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"generated/tables/([\w-]+)\.md", text)) == set(dict(page.tables(scores.read())))

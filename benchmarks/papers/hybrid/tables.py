@@ -26,7 +26,7 @@ PRINTED = {
 """Mean squared errors and their standard deviations, 1e-3."""
 
 WHYS = {
-    ("HRF-iid", "ORF-reg"): "open: no reading of ours has it, see below",
+    ("HRF-iid", "ORF-reg"): "open: no reading of ours has it",
     (
         "ORF-Had",
         "Halton-R",

@@ -29,8 +29,7 @@ Tropp and Udell 2023, "Randomized Nystrom preconditioning", Eqs. 1.3 and 5.2).
 
 For latent nearest neighbors, the covariance of the same rows conditioned on observations is close to C. With V and P of
 `rfgp.solvers.whitened` its inverse is V^T (I + P P^T)^-1 V. Most preconditioned eigenvalues are near 1, so that
-conjugate gradients take few steps and the estimated part of the log determinant is small
-(`benchmarks/races/latent_neighbors.py`).
+conjugate gradients take few steps and the estimated part of the log determinant is small.
 
 Products of two kernels: let their columns have N_1 and N_2 distinct positions. Then K = R (K_1 kron K_2) R^T, where R
 selects the cells of the grid with rows. With K_s = L_s L_s^T it is X X^T, X = R (L_1 kron L_2). A product takes

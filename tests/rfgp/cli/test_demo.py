@@ -60,6 +60,6 @@ def test_the_page_is_drawn_in_a_browser(size, frame, demo, tmp_path):
 
 
 def test_the_cases_are_as_documented(demo):
-    page = " ".join((ROOT / "docs" / "howto" / "command-compare.md").read_text(encoding="utf-8").split())
+    page = " ".join((ROOT / "docs" / "howto" / "command-line.md").read_text(encoding="utf-8").split())
     faces = len(trimesh.load(demo[0] / "terrain.ply", process=False).faces)
     assert f"a terrain of {faces:,} faces" in page
