@@ -1,7 +1,7 @@
 """Run the code of the README and of how-to pages with an installed wheel, outside the checkout: `pages.py CHECKOUT`.
 
 The blocks of a page are one program. A page that reads a file of the checkout, or a package that is not installed, is
-left out and named. The README never is.
+left out and named, and so is one that has not begun in time. The README never is.
 """
 
 import contextlib
@@ -14,8 +14,12 @@ import time
 import traceback
 from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
+from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
+
+SECONDS = 100.0
+"""The seconds after which no page begins."""
 
 
 def code_of(path: Path) -> str:
@@ -35,9 +39,11 @@ def missing(code: str) -> list[str]:
     return [*found, *re.findall(r"\"((?:data|examples)/[^\"]*)", code)]
 
 
-def run(path: Path) -> tuple[str, str, float]:
-    """Run a page in an empty folder; return why it was left out or failed, its error, and the seconds."""
+def run(path: Path, end: float) -> tuple[str, str, float]:
+    """Run a page in an empty folder before `end`; return why it was left out or failed, its error, and the seconds."""
     code, begin = code_of(path), time.perf_counter()
+    if time.time() > end:
+        return f"left out, not begun within {SECONDS:g} s", "", 0.0
     if lacks := missing(code):
         return f"left out, needs {', '.join(dict.fromkeys(lacks))}", "", 0.0
     before, text = Path.cwd(), ""
@@ -59,7 +65,7 @@ def main(checkout: Path) -> int:
     pages = [page for page in pages if code_of(page)]
     failed, ran = list[Path](), list[Path]()
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        for page, (why, error, seconds) in zip(pages, pool.map(run, pages), strict=True):
+        for page, (why, error, seconds) in zip(pages, pool.map(run, pages, repeat(time.time() + SECONDS)), strict=True):
             print(f"{page.name:30} {why or f'{seconds:.1f} s'}", error, sep="\n" if error else "", flush=True)
             failed += [page] * bool(error)
             ran += [page] * (not why)
