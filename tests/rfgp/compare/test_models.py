@@ -8,9 +8,14 @@ import rfgp
 from rfgp import kernels as k
 from rfgp.compare import compare_models
 
-RNG = np.random.default_rng(0)
-X = RNG.uniform(0, 3, (90, 2))
-Y = 5 + np.sin(2 * X[:, 0]) + 0.2 * RNG.standard_normal(90)
+
+def table():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 3, (90, 2))
+    return X, 5 + np.sin(2 * X[:, 0]) + 0.2 * rng.standard_normal(90)
+
+
+X, Y = table()
 TRAIN, TEST = slice(0, 60), slice(60, 90)
 
 
