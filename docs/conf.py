@@ -93,7 +93,7 @@ html_show_sourcelink = False
 html_theme_options = {
     "navbar_align": "left",
     "navbar_end": ["header-links", "theme-switcher"],
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 7,
     "show_prev_next": False,
     "navigation_with_keys": False,
 }
