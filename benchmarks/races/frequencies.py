@@ -20,7 +20,7 @@ from collections.abc import Callable
 import torch
 
 import rfgp
-from benchmarks.races.processes import status
+from benchmarks.race import status
 from rfgp import couplings, features, random
 
 
