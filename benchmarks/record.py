@@ -109,7 +109,6 @@ class Result:
         protocol: The computation of our values, and our interpretations of the paper.
         values: The values.
         notes: Further notes, a sentence each.
-        impossible: The reason why it cannot be run here, or "".
         missing: The parts that the paper does not state or we do not have: data, protocol, errors.
     """
 
@@ -117,7 +116,6 @@ class Result:
     protocol: str
     values: Sequence[Value] = ()
     notes: Sequence[str] = ()
-    impossible: str = ""
     missing: Sequence[str] = field(default_factory=tuple)
 
 
@@ -201,8 +199,6 @@ def run(paper: str, name: str, figure: Figure, scale: Scale, folder: Path = RESU
 def show(heading: str, result: Result, seconds: float) -> None:
     """Print a result."""
     print(f"\n{heading}: {result.title} ({seconds:.0f} s)")
-    if result.impossible:
-        print(f"  cannot be run here: {result.impossible}")
     for value in result.values:
         apart = value.support if value.distance is None else value.distance
         far = "" if apart is None else f" {apart:.1f} standard errors {'ahead' if value.distance is None else 'apart'};"

@@ -1,7 +1,7 @@
 """Softmax sampling in a language model: distances of estimated distributions of the next word to the true ones.
 
 The hybrid paper samples from the softmax of a language model trained on Penn Treebank, which is not freely available.
-This is its application at the size of a laptop, and the model of `benchmarks/papers/hybrid/sampling.py`.
+This is its application at the size of a laptop.
 """
 
 import math
