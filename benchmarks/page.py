@@ -221,9 +221,8 @@ def quoted(text: str, results: Results) -> str:
 
     def renew(found: re.Match[str]) -> str:
         values = {value.name: value.ours for value in values_of(results[found["key"]])}
-        form = found["form"]
-        mark = f"<!-- {found['key']}: {found['name']}{f'; {form}' if form else ''} -->"
-        return f"{mark}{values[found['name']]:{form or '.3g'}}{_END}"
+        value = values[" ".join(found["name"].split())]  # a name may go over lines
+        return f"{found[0][: found.start('text') - found.start()]}{value:{found['form'] or '.3g'}}{_END}"
 
     return _QUOTED.sub(renew, text)
 

@@ -8,7 +8,7 @@ of an observation, normal or a mixture of normal ones, and the coverage of the c
 - features-M, neighbors-M: budgets of this package, a Matern 3/2 kernel with one lengthscale a column and M random
   frequencies or M neighbors, and no selection.
 - sklearn: GaussianProcessRegressor, up to 2,000 rows. exact-gpytorch: GPyTorch's exact process, up to 2,000 rows.
-- svgp: GPyTorch's variational process with 512 points, at most 120 s.
+- svgp: GPyTorch's variational process with 512 points, 60 epochs, at most 1,800 s.
 - boosting, quantiles: HistGradientBoostingRegressor, with the variance of out-of-fold errors, or by quantiles.
 - catboost: RMSEWithUncertainty, stopped early. This was added after its defaults had given far too small variances on
   small tables. ngboost: NGBRegressor with its defaults.
@@ -83,7 +83,7 @@ RACE = Race(
             "sklearn": Model("sklearn.gaussian_process", models.sklearn_process, most=EXACT),
             "boosting": Model("sklearn.ensemble", models.boosting),
             "quantiles": Model("sklearn.ensemble", models.quantile_boosting()),
-            "svgp": Model("gpytorch", models.svgp(120.0)),
+            "svgp": Model("gpytorch", models.svgp(1800.0)),
             "exact-gpytorch": Model("gpytorch", models.gpytorch_process(), most=EXACT),
             "gpboost": Model("gpboost", models.gpboost(exact=EXACT)),
             "catboost": Model("catboost", models.catboost()),

@@ -13,7 +13,7 @@ mean, Student's t with 2.5 degrees of freedom, 5 % of outliers, counts, zeros.
 
 Scores with Gaussian noise have the prefix "gaussian" in the same line of results.
 
-    RFGP_DATA_DIR=DATA python -m benchmarks.races.scales --folder UCI --out FILE [--tables T,...] [--splits N]
+    python -m benchmarks.races.scales --folder UCI --out FILE [--tables T,...] [--splits N]
 """
 
 import argparse
