@@ -40,7 +40,6 @@ METHODS: dict[str, str | couplings.Coupling] = {
     "circulant": Circulant(),
     "Fastfood": "fastfood",
 }
-LINEAR = ("RFF", "ORF", "SORF")
 POINTS, MULTIPLES = 300, (1, 2, 4, 8)
 
 
