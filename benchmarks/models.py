@@ -350,7 +350,7 @@ def _approximate(x: Any, points: Any, nu: float, latents: int, near: int) -> Any
 
 
 def _ascend(model: Any, likelihood: Any, x: Any, y: Any, *, rate: float, batch: int, epochs: int, limit: float,
-            settled: float = -math.inf) -> None:  # fmt: skip
+            settled: float = -math.inf, near: bool = False) -> None:  # fmt: skip
     """Raise the bound by Adam for some epochs or seconds, or until the mean of ten epochs gains less than `settled`."""
     import gpytorch
     import torch
@@ -358,13 +358,12 @@ def _ascend(model: Any, likelihood: Any, x: Any, y: Any, *, rate: float, batch: 
     objective = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
     optimizer = torch.optim.Adam([*model.parameters(), *likelihood.parameters()], lr=rate)
     begin, seen = time.perf_counter(), list[float]()
-    neighbors = hasattr(model.variational_strategy, "current_training_indices")
     for _ in range(epochs):
         total = 0.0
         for part in torch.randperm(len(x)).split(batch):
             optimizer.zero_grad()
-            law = model(None if neighbors else x[part])
-            target = y[model.variational_strategy.current_training_indices] if neighbors else y[part]
+            law = model(None if near else x[part])  # the nearest-neighbor process draws its own batches
+            target = y[model.variational_strategy.current_training_indices] if near else y[part]
             loss = -objective(law, target)
             loss.backward()
             optimizer.step()
@@ -390,7 +389,7 @@ def svgp(limit: float = math.inf, near: int = 0) -> Fit:
         x, target = torch.as_tensor(X).float(), torch.as_tensor(y).float()
         points = x.clone() if near else x[torch.randperm(len(x))[:512]].clone()
         model, likelihood = _approximate(x, points, 1.5, 1, near), gpytorch.likelihoods.GaussianLikelihood()
-        _ascend(model, likelihood, x, target, rate=0.01, batch=1024, epochs=60, limit=limit)
+        _ascend(model, likelihood, x, target, rate=0.01, batch=1024, epochs=60, limit=limit, near=near > 0)
         return _batched(model, likelihood)
 
     return fit
