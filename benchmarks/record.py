@@ -5,6 +5,8 @@ benchmarks.papers` runs them and writes `benchmarks/results/PAPER/NAME.json`; `b
 of these files.
 """
 
+import functools
+import inspect
 import json
 import math
 import os
@@ -120,6 +122,29 @@ class Result:
 
 
 Figure = Callable[[Scale], Result]
+
+
+Entries = Sequence[Value] | tuple[Sequence[Value], Sequence[str]]
+"""Values, or values and notes."""
+
+
+def figure(title: str, missing: Sequence[str] = ()) -> Callable[[Callable[[Scale], Entries]], Figure]:
+    """Make a figure of a function that returns values, or values and notes.
+
+    The protocol is its docstring after the first paragraph. `{NAME}` there is a name of its module.
+    """
+
+    def made(compute: Callable[[Scale], Entries]) -> Figure:
+        @functools.wraps(compute)
+        def run(scale: Scale) -> Result:
+            found = compute(scale)
+            values, notes = found if isinstance(found, tuple) else (found, ())
+            text = (inspect.getdoc(compute) or "").partition("\n\n")[2].format_map(compute.__globals__)
+            return Result(title, " ".join(text.split()), values, notes, missing)
+
+        return run
+
+    return made
 
 
 def rounding(printed: str) -> float:
