@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import rivals, tables
-from benchmarks.papers.lists import FACTS
+from benchmarks.papers.lists import FACTS, NOT_RUN
 from benchmarks.record import Value, read, values_of
 from benchmarks.rivals.scores import read as read_scores
 from rfgp.messages import counted
@@ -115,6 +115,8 @@ def _differences(results: Results) -> Iterator[str]:
                 rows.append(f"| {key} | {value.name} | {value.printed} | {ours} | {value.why or 'not known'} |")
     yield "## Values that differ and claims that fail\n"
     yield "\n".join(rows) + "\n"
+    listed = "; ".join(f"{key} ({what})" for key, what in NOT_RUN.items())
+    yield f"Not run here, for want of data and accelerators: {listed}.\n"
     yield "[Differences](differences.md) explains the errors in the papers.\n"
 
 
@@ -168,8 +170,6 @@ def _section(content: Mapping[str, Any]) -> str:
         f"## {content['figure'].replace('-', ' ').capitalize()}: {content['title']}\n",
         content["protocol"] + "\n",
     ]
-    if content["impossible"]:
-        parts.append(f"Cannot be run here: {content['impossible']}\n")
     if content["missing"]:
         parts.append("Missing: " + "; ".join(content["missing"]) + ".\n")
     if values := values_of(content):
@@ -221,9 +221,8 @@ def quoted(text: str, results: Results) -> str:
 
     def renew(found: re.Match[str]) -> str:
         values = {value.name: value.ours for value in values_of(results[found["key"]])}
-        form = found["form"]
-        mark = f"<!-- {found['key']}: {found['name']}{f'; {form}' if form else ''} -->"
-        return f"{mark}{values[found['name']]:{form or '.3g'}}{_END}"
+        value = values[" ".join(found["name"].split())]  # a name may go over lines
+        return f"{found[0][: found.start('text') - found.start()]}{value:{found['form'] or '.3g'}}{_END}"
 
     return _QUOTED.sub(renew, text)
 

@@ -5,6 +5,8 @@ benchmarks.papers` runs them and writes `benchmarks/results/PAPER/NAME.json`; `b
 of these files.
 """
 
+import functools
+import inspect
 import json
 import math
 import os
@@ -109,7 +111,6 @@ class Result:
         protocol: The computation of our values, and our interpretations of the paper.
         values: The values.
         notes: Further notes, a sentence each.
-        impossible: The reason why it cannot be run here, or "".
         missing: The parts that the paper does not state or we do not have: data, protocol, errors.
     """
 
@@ -117,11 +118,33 @@ class Result:
     protocol: str
     values: Sequence[Value] = ()
     notes: Sequence[str] = ()
-    impossible: str = ""
     missing: Sequence[str] = field(default_factory=tuple)
 
 
 Figure = Callable[[Scale], Result]
+
+
+Entries = Sequence[Value] | tuple[Sequence[Value], Sequence[str]]
+"""Values, or values and notes."""
+
+
+def figure(title: str, missing: Sequence[str] = ()) -> Callable[[Callable[[Scale], Entries]], Figure]:
+    """Make a figure of a function that returns values, or values and notes.
+
+    The protocol is its docstring after the first paragraph. `{NAME}` there is a name of its module.
+    """
+
+    def made(compute: Callable[[Scale], Entries]) -> Figure:
+        @functools.wraps(compute)
+        def run(scale: Scale) -> Result:
+            found = compute(scale)
+            values, notes = found if isinstance(found, tuple) else (found, ())
+            text = (inspect.getdoc(compute) or "").partition("\n\n")[2].format_map(compute.__globals__)
+            return Result(title, " ".join(text.split()), values, notes, missing)
+
+        return run
+
+    return made
 
 
 def rounding(printed: str) -> float:
@@ -201,8 +224,6 @@ def run(paper: str, name: str, figure: Figure, scale: Scale, folder: Path = RESU
 def show(heading: str, result: Result, seconds: float) -> None:
     """Print a result."""
     print(f"\n{heading}: {result.title} ({seconds:.0f} s)")
-    if result.impossible:
-        print(f"  cannot be run here: {result.impossible}")
     for value in result.values:
         apart = value.support if value.distance is None else value.distance
         far = "" if apart is None else f" {apart:.1f} standard errors {'ahead' if value.distance is None else 'apart'};"

@@ -1,18 +1,15 @@
-"""An article on random Fourier features: its Gram matrices, its ridge regression, and what it says of their time."""
+"""An article on random Fourier features: its Gram matrices and its ridge regression."""
 
 import math
-import time
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.datasets import make_s_curve
-from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 from torch import Tensor
 
-from benchmarks.protocol import mean_error, ratio_of_means
+from benchmarks.protocol import mean_error
 from benchmarks.record import Figure, Result, Scale, Value
 from rfgp import features, random
 from rfgp.couplings import IID, Frequencies
@@ -168,53 +165,4 @@ def _lines() -> tuple[float, float]:
     return math.sqrt(mean), error / (2 * math.sqrt(mean))
 
 
-def regression(scale: Scale) -> Result:
-    """Return times of kernel regression relative to ridge regression on features."""
-    x, y, grid = a_set(0)
-    repeats, values = scale(200, 20), []
-
-    def with_features(size: int) -> Callable[[], object]:
-        def fit() -> object:
-            both = evaluated(torch.cat([x, grid]), size, 0, phases=True)
-            return feature_ridge(both[:100], y, both[100:])
-
-        return fit
-
-    def searched() -> object:
-        process = GaussianProcessRegressor(kernels.RBF() + kernels.WhiteKernel(), n_restarts_optimizer=0)
-        return process.fit(x.numpy(), y.numpy()).predict(grid.numpy())
-
-    rivals: dict[str, Callable[[], object]] = {
-        "kernel ridge regression": lambda: kernel_ridge(x, y, grid),
-        "a process whose hyperparameters are searched for": searched,
-    }
-    for size in SIZES[1:]:
-        base = seconds(with_features(size), repeats)
-        for name, rival in rivals.items():
-            times = seconds(rival, repeats if "ridge" in name else max(5, repeats // 20))
-            values.append(Value(f"{name} / R = {size}", *ratio_of_means(times, base), "> 10", comparable=False))
-    return Result(
-        "time of regression with 100 points",
-        f"Fit and prediction at 300 points, one thread, means over {repeats} repeats (fewer for the search),"
-        " drawing the features included. The article says more than an order of magnitude and not what was timed.",
-        values,
-        notes=(
-            "At this size solving for 100 points and for 100 features is the same work: an order of magnitude comes"
-            " of a search for hyperparameters on one side only.",
-        ),
-        missing=("what was timed",),
-    )
-
-
-def seconds(what: Callable[[], object], repeats: int) -> Array:
-    """Return the times of some repeats, after one that is not counted."""
-    what()
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        what()
-        times.append(time.perf_counter() - begin)
-    return np.array(times)
-
-
-FIGURES: dict[str, Figure] = {"figure-2": figure_2, "figure-3": figure_3, "regression": regression}
+FIGURES: dict[str, Figure] = {"figure-2": figure_2, "figure-3": figure_3}

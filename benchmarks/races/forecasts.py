@@ -54,7 +54,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchmarks.races import processes
+from benchmarks import race
 
 Array = NDArray[np.float64]
 LEVELS = np.array([0.025, *np.arange(1, 20) / 20, 0.975])
@@ -377,7 +377,7 @@ def run(name: str, series: dict[str, Series], limit: float, out: Path) -> None:
     if package in ("rfgp", "statsforecast.models"):  # compile before the clock starts
         times = np.datetime64("2000-01-01", "s") + np.arange(48) * np.timedelta64(86400, "s")
         method(times[:36], np.sin(np.arange(36.0) ** 2), times[36:], 7)
-    known = {(row["series"], row["origin"]): row for row in processes.lines(out) if row["method"] == name}
+    known = {(row["series"], row["origin"]): row for row in race.read(out) if row["method"] == name}
     for label, one in series.items():
         season, horizons, _ = FREQUENCIES[one.frequency]
         late: dict[str, Any] | None = None
@@ -387,7 +387,7 @@ def run(name: str, series: dict[str, Series], limit: float, out: Path) -> None:
                 rows, future = one.training(origin), one.times[origin : origin + horizons[-1]]
                 found = late or limited(method, (one.times[rows], one.y[rows], future, season), limit)
                 row = {"series": label, "origin": origin, "method": name, "version": version, **found}
-                processes.add_line(row, out)
+                race.add(row, out)
                 print(label, origin, name, row.get("failed") or f"{row['seconds']:.2f} s", flush=True)
             if row.get("failed", "").startswith("longer than"):
                 late = {"failed": row["failed"]}
@@ -461,7 +461,7 @@ def main() -> None:
         return
     series = load(options.series, options.data)
     if options.command == "summary":
-        summary(series, [row for out in options.out for row in processes.lines(out)], options.against)
+        summary(series, [row for out in options.out for row in race.read(out)], options.against)
         return
     for name in options.methods:
         run(name, series, options.limit, options.out[0])

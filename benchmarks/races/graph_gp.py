@@ -7,11 +7,8 @@ and standard deviation at every node. Each case runs in a process of its own, fo
 its clock starts.
 - The goal for 10^6 nodes, 10^4 observed, is ten minutes and 8 GB on two cores. Standard deviations at 1,000 random
   nodes should be within 5 % (median) of those by a factor of the matrix of all observations over the same features.
-- Time against nodes (10^4 to 10^6, 5,000 observed) and against observations (10^3 to 10^5 of 10^6 nodes), with slopes
-  of log time by least squares. Up to 4,000 observations matrices are factorized.
 
-    python -m benchmarks.races.graph_gp [OUT]      all cases, and the plots
-    python -m benchmarks.races.graph_gp KIND NODES OBSERVATIONS WALKERS      one case
+    python -m benchmarks.races.graph_gp [KIND NODES OBSERVATIONS WALKERS]
 """
 
 import json
@@ -19,7 +16,6 @@ import resource
 import sys
 import time
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,13 +23,11 @@ import scipy.sparse as sp
 
 import graphs
 import rfgp
-from benchmarks.races.processes import measured
+from benchmarks.race import apart
 from graphs.kernels import Diffusion
 
 TIMES = {"random": 4.5, "grid": 12.0}
 GOAL = [("random", 10**6, 10**4, 16), ("grid", 10**6, 10**4, 16), ("grid", 10**6, 10**4, 64)]
-NODES = (10_000, 100_000, 1_000_000)
-OBSERVATIONS = (1_000, 10_000, 100_000)
 
 
 def make_graph(kind: str, count: int) -> graphs.Graph:
@@ -103,40 +97,8 @@ def compare(gp: rfgp.GraphGP, deviation: np.ndarray) -> dict[str, float]:
 
 
 def main() -> None:
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("out/graph_gp")
-    out.mkdir(parents=True, exist_ok=True)
-    sweeps = [("random", n, 5_000, 16) for n in NODES] + [("grid", n, 5_000, 16) for n in NODES]
-    sweeps += [(kind, 10**6, n, 16) for kind in ("random", "grid") for n in OBSERVATIONS]
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for case in [*GOAL, *(c for c in sweeps if c not in GOAL)]:
-        done = measured("benchmarks.races.graph_gp", *case)
-        lines = done.stdout.splitlines()
-        found[case] = json.loads(lines[-1]) if done.returncode == 0 else {"failed": done.stderr[-500:]}
-        print(json.dumps(found[case]), flush=True)
-    (out / "graph_gp.json").write_text(json.dumps(list(found.values()), indent=1))
-    plot(out / "graph_gp.png", found)
-
-
-def plot(path: Path, found: dict[tuple[Any, ...], dict[str, Any]]) -> None:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, constrained_layout=True)
-    for axis, place, label in ((axes[0], 1, "nodes, 5,000 observed"), (axes[1], 2, "observed of a million nodes")):
-        for kind in ("random", "grid"):
-            cases = [c for c in found if c[0] == kind and c[3] == 16 and "fit_s" in found[c]]
-            cases = sorted(c for c in cases if (c[2] == 5_000 if place == 1 else c[1] == 10**6 and c[2] != 5_000))
-            sizes = [c[place] for c in cases]
-            for what, style in (("fit_s", "o-"), ("predict_s", "s--")):
-                times = [found[c][what] for c in cases]
-                slope = np.polyfit(np.log(sizes), np.log(times), 1)[0]
-                axis.loglog(sizes, times, style, label=f"{kind}, {what[:-2]}: slope {slope:.2f}")
-        axis.set(xlabel=label)
-        axis.legend(fontsize=8)
-    axes[0].set_ylabel("seconds, two cores")
-    figure.savefig(path, dpi=120)
+    for case in GOAL:
+        print(json.dumps(apart("benchmarks.races.graph_gp", None, *case)), flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from benchmarks.races.processes import status
+from benchmarks.race import status
 
 COLUMNS, FREQUENCIES, NEW = 8, 128, 20_000
 

@@ -22,6 +22,7 @@ from rich.table import Table
 import graphs
 import rfgp
 from benchmarks.races.road_fields import data, scores
+from benchmarks.scores import Normal
 
 PRINTED = (  # alpha, boundary, kappa, sd of the field, of the noise, mean, log likelihood; log score, CRPS, MAE, RMSE
     (1, "neumann", 0.108220, 20.582, 6.8654, 51.187, -1221.225, "3.605 4.738 6.178 8.614"),
@@ -58,7 +59,9 @@ def main() -> None:
         table.add_row(str(alpha), boundary, *shown)
         about = {"table": f"alpha {alpha}, {boundary}", "rows": len(positions)}
         theirs = list(map(float, printed_scores.split()))
-        lines.append({**about, "racer": "rfgp", "nlpd": own[0], "rmse": own[-1], "processor": seconds})
+        covered = Normal(left.mean, left.variance).covers(roads.values).mean()
+        ours = {"racer": "rfgp", "nlpd": own[0], "rmse": own[-1], "processor": seconds, "coverage": covered}
+        lines.append(about | ours)
         lines.append({**about, "racer": "metric-graph", "nlpd": theirs[0], "rmse": theirs[-1]})
     Console(width=130).print(table)
     if options.out:

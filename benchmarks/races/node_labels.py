@@ -1,67 +1,75 @@
 """Classes of the nodes of a citation graph from twenty labels of each: Gaussian processes with a diffusion kernel.
 
-Protocol. cora of the community graphs (gml, the class of a node is its "gt"; their citeseer has none), the largest
-component, edges without direction or loops. At each seed twenty random nodes of each class are learned from, the others
-are judged. Figures: accuracy, the mean log density of the true class, seconds of the fit. One thread.
+Protocol. cora of the community graphs (its classes are those of `rfgp.datasets.load_classes`), the largest component,
+edges without direction or loops. At each seed twenty random nodes of each class are learned from, the others are
+predicted. Scores: accuracy, NLPD of the true class, calibration error.
 
 - rfgp: `rfgp.sklearn.GraphGPClassifier` with its defaults. rfgp-exact: with the exact kernel.
 
-    python -m benchmarks.races.node_labels FOLDER [SEEDS]
+    python -m benchmarks.races.node_labels [--splits N] [--out FILE]
 """
 
-import sys
-import time
-from pathlib import Path
+import argparse
 from typing import Any
 
 import networkx as nx
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 import graphs
-from rfgp.sklearn import GraphGPClassifier
+import rfgp
+from benchmarks import models, scores
+from benchmarks.race import Model, Race, Split
 
-GRAPHS, EACH, FLOOR = ("cora",), 20, 1e-12
+EACH = 20
 
 
-def load(file: Path) -> tuple[graphs.Graph, list[Any], NDArray[np.str_]]:
-    """Return the largest component, its nodes, and their classes (n,)."""
-    read = nx.Graph(nx.read_gml(file, label="id"))
+def load(name: str) -> tuple[graphs.Graph, Any, Any]:
+    """Return the largest component, its nodes, and the codes of their classes (n,)."""
+    read = nx.Graph(nx.read_gml(rfgp.datasets.fetch(name), label="id"))
     read.remove_edges_from(nx.selfloop_edges(read))
     largest = sorted(nx.connected_components(read), key=lambda part: len(part))[-1]
     part = read.subgraph(sorted(largest))
     plain = nx.Graph()
     plain.add_nodes_from(sorted(part))
     plain.add_edges_from(part.edges)
-    nodes = list(plain)
-    return graphs.Graph.from_networkx(plain), nodes, np.array([str(read.nodes[node]["gt"]) for node in nodes])
+    classes = np.array([str(read.nodes[node]["gt"]) for node in plain])
+    return graphs.Graph.from_networkx(plain), np.array(list(plain)), np.unique(classes, return_inverse=True)[1]
 
 
-def racers(graph: graphs.Graph, seed: int) -> dict[str, Any]:
-    return {
-        "rfgp": GraphGPClassifier(graph, random_state=seed),
-        "rfgp-exact": GraphGPClassifier(graph, random_state=seed, features="exact"),
-    }
+def split(name: str, seed: int, options: argparse.Namespace) -> Split:
+    """Return twenty nodes of each class, and the others."""
+    _, nodes, y = load(name)
+    rng = np.random.default_rng(seed)
+    seen = np.concatenate([rng.permutation(np.flatnonzero(y == c))[:EACH] for c in np.unique(y)])
+    rest = np.setdiff1d(np.arange(len(y)), seen)
+    return Split(nodes[seen], y[seen], nodes[rest], y[rest])
+
+
+def ours(**options: Any) -> Model:
+    """Return the classifier of this package."""
+
+    def fit(nodes: Any, y: Any, seed: int = 0) -> models.Predict:
+        from rfgp.sklearn import GraphGPClassifier
+
+        model = GraphGPClassifier(load("cora")[0], random_state=seed, **options).fit(list(nodes), y)
+        return lambda new: models.spread(model, list(new), y.max() + 1)
+
+    return Model("rfgp.sklearn", fit)
+
+
+RACE = Race(
+    "benchmarks.races.node_labels",
+    ("cora",),
+    split,
+    {"rfgp": ours(), "rfgp-exact": ours(features="exact")},
+    lambda found, rows: scores.of_classes(found, rows.w),
+    splits=5,
+)
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    for name in GRAPHS:
-        graph, nodes, y = load(Path(sys.argv[1]) / f"{name}.gml")
-        for seed in range(int(sys.argv[2]) if len(sys.argv) > 2 else 10):
-            rng = np.random.default_rng(seed)
-            seen = np.concatenate([rng.permutation(np.flatnonzero(y == c))[:EACH] for c in np.unique(y)])
-            rest = np.setdiff1d(np.arange(len(y)), seen)
-            for racer, model in racers(graph, seed).items():
-                begun = time.perf_counter()
-                model.fit([nodes[i] for i in seen], y[seen])
-                seconds = time.perf_counter() - begun
-                chances = np.asarray(model.predict_proba([nodes[i] for i in rest]))
-                right = np.searchsorted(np.unique(y[seen]), y[rest])
-                density = np.log(np.maximum(chances[np.arange(len(rest)), right], FLOOR)).mean()
-                accuracy = (chances.argmax(1) == right).mean()
-                print(f"{name} {seed} {racer:13s} {accuracy:.3f} {density:.4f} {seconds:.1f} s", flush=True)
+    """Run the race."""
+    RACE.main(__doc__)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ of `draw_matheron_paths`, maximized by `optimize_posterior_samples` (4 restarts,
 less the best value so far. Asked for: with random features and either acquisition, a median regret of at most 0.01 on
 Branin and 0.1 on Hartmann-6 in the end.
 
-    python -m benchmarks.races.optimization [--seeds N] [--out FILE.json] [--plot FILE.png]
+    python -m benchmarks.races.optimization [--seeds N] [--out FILE.json]
 """
 
 import argparse
@@ -64,30 +64,10 @@ def regrets(problem, steps, build, acquire, seed):
     return (problem.optimal_value - best).tolist()
 
 
-def plot(found, path):
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6))
-    for axis, name in zip(axes, PROBLEMS, strict=True):
-        for (model, color), (acquisition, style) in (
-            (m, a) for m in zip(MODELS, ("C0", "C1"), strict=True) for a in zip(ACQUISITIONS, ("-", "--"), strict=True)
-        ):
-            curves = np.array([c for n, m, a, _, c in found if (n, m, a) == (name, model, acquisition)])
-            low, middle, high = np.quantile(np.maximum(curves, 1e-6), (0.25, 0.5, 0.75), axis=0)
-            steps = np.arange(len(middle))
-            axis.plot(steps, middle, style, color=color, label=f"{model}, {acquisition}")
-            axis.fill_between(steps, low, high, color=color, alpha=0.12, lw=0)
-        axis.set(yscale="log", title=name, xlabel="evaluations after the first ones", ylabel="simple regret")
-    axes[0].legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
     torch.set_default_dtype(torch.float64)
     warnings.simplefilter("ignore", BotorchWarning)
@@ -110,8 +90,6 @@ def main() -> None:
                 ends = [c[-1] for n, m, a, _, c in found if (n, m, a) == (name, model, acquisition)]
                 quartiles = ", ".join(f"{q:.4f}" for q in np.quantile(ends, (0.25, 0.5, 0.75)))
                 print(f"{name} {model:15s} {acquisition:8s} quartiles of the regret: {quartiles}")
-    if options.plot:
-        plot(found, options.plot)
 
 
 if __name__ == "__main__":

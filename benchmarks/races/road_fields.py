@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
-from scipy.stats import norm
 
 import graphs
 import rfgp
+from benchmarks.scores import Normal
 from rfgp.datasets import fetch
 
 FOLDS = 5
@@ -72,10 +72,8 @@ def models(roads: graphs.Roads, positions: Array) -> dict[str, tuple[Make, Any]]
 
 def scores(y: Array, mean: Array, variance: Array) -> list[Array]:
     """Return squared and absolute errors, CRPS and negative log densities of rows, (n,) each."""
-    deviation = np.sqrt(variance)
-    z = (y - mean) / deviation
-    ranked = deviation * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
-    return [(y - mean) ** 2, np.abs(y - mean), ranked, -norm.logpdf(z) + np.log(deviation)]
+    law = Normal(mean, variance)
+    return [(y - mean) ** 2, np.abs(y - mean), law.crps(y), -law.log_prob(y)]
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.races.processes import last_line, status
+from benchmarks.race import apart, status
 
 COLUMNS, FREQUENCIES, GROUP = 10, 512, 2**17
 
@@ -92,7 +92,7 @@ def main() -> None:
             write(file, rows)
             steps = ["pass", "fit"] if rows == options.rows else ["pass"]
             for step in steps:
-                found = json.loads(last_line("benchmarks.races.rows", "--one", step, "--folder", file))
+                found = apart("benchmarks.races.rows", None, "--one", step, "--folder", file)
                 if step == "pass":
                     print(
                         f"one pass over {rows:,} rows: {found[0]:.1f} s, {1e6 * found[0] / rows:.1f} us a row",

@@ -3,21 +3,20 @@
 Protocol, fixed before the results were seen. Branin (2 columns, 200 rows), borehole (8 columns, 500 rows) and Friedman
 (10 columns, 5 without effect, 500 rows), uniform inputs at seeds 0 to 2, and 1,000 test rows; targets are standardized
 on the training rows. "sklearn" has a constant times an RBF with a lengthscale for each column plus white noise with
-bounds 1e-10 and 1 (1e-12 at first, which gave negative variances on Branin), and three starts. Figures: NLPD, RMSE,
-coverage of 95 %, processor seconds of the fit, the fitted noise.
+bounds 1e-10 and 1 (1e-12 at first, which gave negative variances on Branin), and three starts. Scores: NLPD, RMSE,
+CRPS, coverage of 95 % intervals.
 
-    python -m benchmarks.races.simulators [--seeds N]
+    python -m benchmarks.races.simulators [--splits N]
 """
 
 import argparse
-import time
-import warnings
-from typing import Any
 
 import numpy as np
-from scipy.stats import norm
 
-from benchmarks.races.local import Array
+import rfgp
+from benchmarks import models
+from benchmarks.race import Array, Model, Race, Split
+from benchmarks.scores import Normal
 
 SIZES = {"branin": (2, 200), "borehole": (8, 500), "friedman": (10, 500)}
 
@@ -36,48 +35,44 @@ def simulated(name: str, u: Array) -> Array:
     return np.asarray(2 * np.pi * tu * (hu - hl) / (log * (1 + 2 * length * tu / (log * rw**2 * kw) + tu / tl)))
 
 
-def sklearn_process(X: Array, y: Array, Z: Array) -> tuple[Array, Array, float]:
-    """Return means, variances and the noise of scikit-learn's process."""
+def split(name: str, seed: int, options: argparse.Namespace) -> Split:
+    """Return points of the unit cube, and standardized values."""
+    d, n = SIZES[name]
+    u = np.random.default_rng(seed).random((n + 1000, d))
+    y = simulated(name, u)
+    y = (y - y[:n].mean()) / y[:n].std()
+    return Split(u[:n], y[:n], u[n:], y[n:])
+
+
+def sklearn_process(X: Array, y: Array, seed: int = 0) -> models.Predict:
+    """Fit scikit-learn's process with nearly no noise."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
     kernel = ConstantKernel(1.0, (1e-3, 1e6)) * RBF(np.ones(X.shape[1]), (1e-2, 1e3)) + WhiteKernel(1e-4, (1e-10, 1.0))
     model = GaussianProcessRegressor(kernel, alpha=0.0, n_restarts_optimizer=2, random_state=0).fit(X, y)
-    mean, std = model.predict(Z, return_std=True)
-    return mean, std**2, float(model.kernel_.k2.noise_level)
+
+    def predict(Z: Array) -> Normal:
+        mean, deviation = model.predict(Z, return_std=True)
+        return Normal(mean, deviation**2)
+
+    return predict
+
+
+RACE = Race(
+    "benchmarks.races.simulators",
+    tuple(SIZES),
+    split,
+    {
+        "default": Model("rfgp.gp", models.gp_observed(lambda seed: rfgp.GP(seed=seed))),
+        "sklearn": Model("sklearn.gaussian_process", sklearn_process),
+    },
+)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=3)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    import torch
-
-    import rfgp
-
-    torch.set_num_threads(1)
-    for name, (d, n) in SIZES.items():
-        for seed in range(options.seeds):
-            u = np.random.default_rng(seed).random((n + 1000, d))
-            y = simulated(name, u)
-            y = (y - y[:n].mean()) / y[:n].std()
-            w = y[n:]
-            begin = time.process_time()
-            gp = rfgp.GP(seed=seed).fit(u[:n], y[:n])
-            seconds = time.process_time() - begin
-            p: Any = gp.predict(u[n:])
-            low, high = p.observed().interval(0.95)
-            noise = float(gp.hyperparameters.noise)
-            print(f"{name} {seed} default nlpd {-p.observed().log_prob(w).mean():.3f} "
-                  f"rmse {np.sqrt(np.mean((p.mean - w) ** 2)):.2e} coverage {np.mean((low <= w) & (w <= high)):.3f} "
-                  f"noise {noise:.1e} {seconds:.1f} s", flush=True)  # fmt: skip
-            begin = time.process_time()
-            mean, variance, noise = sklearn_process(u[:n], y[:n], u[n:])
-            seconds, z = time.process_time() - begin, (w - mean) / np.sqrt(variance)
-            print(f"{name} {seed} sklearn nlpd {-(norm.logpdf(z) - 0.5 * np.log(variance)).mean():.3f} "
-                  f"rmse {np.sqrt(np.mean((mean - w) ** 2)):.2e} coverage {np.mean(np.abs(z) < 1.96):.3f} "
-                  f"noise {noise:.1e} {seconds:.1f} s", flush=True)  # fmt: skip
+    """Run the race."""
+    RACE.main(__doc__)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,7 @@ November 2026, before any model was fitted to them. Figures of a table are means
 another on a table if its mean NLPD is higher by more than two standard errors of the paired difference. pems:
 the protocol of Borovitskiy et al. (2021), 250 random sensors of 325 train and 75 test; their graph has a node for each
 crossing and sensor, with the weight (mean length) / (length) of an edge. Each model fits its hyperparameters by its
-marginal likelihood. Figures: RMSE and NLPD of observations; processor seconds of the fit and of all predictions,
-imports apart. Each run is alone in a process of its own, with one thread, and ended after `--limit` seconds.
+marginal likelihood. Scores: RMSE, NLPD and coverage of observations.
 
 - rfgp: `rfgp.MeshGP` with alpha = 2; for pems `rfgp.RoadGP` with alpha = 2 on the roads themselves. rfgp-smooth: alpha
   = 3, and rfgp-auto: alpha = "auto", on the meshes, both added after the others had been seen. rfgp-auto compared 2, 3
@@ -20,32 +19,24 @@ imports apart. Each run is alone in a process of its own, with one thread, and e
   wrapper, with a constant mean, an output scale and Gaussian noise; 200 steps of Adam at 0.1 from lengthscales 1/4, 1
   and 4, of which the likeliest result is taken. nu is learned from 5/2. geometric-heat: the same with the heat kernel.
 
-A racer of a package that is not installed is left out, with a word. Results are lines of JSON that are added to
-`--out`; what stands there already is not run again.
-
     python -m benchmarks.races.surfaces_and_graphs [--tables T,...] [--racers R,...] [--splits N] [--limit SECONDS]
                                                    [--out FILE]
 """
 
-import importlib
-import json
-import time
-import warnings
-from collections.abc import Callable
+import argparse
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 import graphs
-from benchmarks.races import processes
+import rfgp
+from benchmarks import models
+from benchmarks.race import Array, Model, Race, Split
+from benchmarks.scores import Normal
 from rfgp.datasets import fetch
 
-Array = NDArray[Any]
-
-MODULE = "benchmarks.races.surfaces_and_graphs"
 MESHES = {"mesh": "data/mesh.ply", "sphere": "unit_sphere", "idler-riser": "idler_riser", "fuze": "fuze"}
 MESHES |= {"busted": "busted", "teapot": "teapot", "torus": "torus"}
 OF_PYVISTA = ("ant", "nut", "airplane")
@@ -55,8 +46,6 @@ OTHERS = ("ant-normals", "ant-waves", "nut-normals", "nut-waves", "airplane-wave
 TABLES = (*(f"{mesh}-{quantity}" for mesh in MESHES for quantity in QUANTITIES), *OTHERS, PEMS)
 TUNING = tuple(f"{mesh}-{quantity}" for mesh in MESHES for quantity in ("ripples", "steps", "tilts"))
 """Tables on which options are chosen, and models are not compared: `--tables` names them."""
-OF_SOME_TABLES = ("rfgp-graph", "rfgp-smooth", "rfgp-auto")
-"""Racers of pems alone (graph), or of meshes alone."""
 STEPS, RATE, STARTS = 200, 0.1, (0.25, 1.0, 4.0)
 
 
@@ -66,12 +55,6 @@ class Rows(NamedTuple):
     domain: Any
     points: Array
     y: Array
-
-
-Law = tuple[Array, Array]
-"""The means and variances of observations, (m,) each."""
-Fit = Callable[[str, Array, Array], Law]
-"""`fit(table, train, test)` returns the distribution at the indices of `test`."""
 
 
 def mesh_rows(table: str) -> Rows:
@@ -116,53 +99,68 @@ def graph_rows() -> Rows:
     return Rows(graph, np.array([f"sensor-{i}" for i in place]), roads.values)
 
 
-# --- racers ----------------------------------------------------------------------------------------------------------
+def split(table: str, seed: int, options: argparse.Namespace) -> Split:
+    """Return the indices of the observed and the predicted points."""
+    y = (road_rows() if table == PEMS else mesh_rows(table)).y
+    order = np.random.default_rng(seed).permutation(len(y))
+    observed = TRAINED if table == PEMS else len(y) // 10
+    train, test = np.sort(order[:observed]), np.sort(order[observed:])
+    return Split(train, y[train], test, y[test])
 
 
-def of_gp(gp: Any, rows: Rows, train: Array, test: Array) -> Law:
-    observed = gp.fit(rows.points[train], rows.y[train]).predict(rows.points[test]).observed()
-    return observed.mean, observed.variance
+def field(table: str, alpha: Any) -> models.Fit:
+    """Return the fit of a field on a mesh or on roads, to indices."""
+
+    def fit(train: Array, y: Array, seed: int = 0) -> models.Predict:
+        rows = road_rows() if table == PEMS else mesh_rows(table)
+        roads = table == PEMS
+        network = graphs.RoadNetwork.from_roads(rows.domain) if roads else None
+        gp = rfgp.RoadGP(network, alpha, seed=0) if roads else rfgp.MeshGP(rows.domain, alpha, seed=0)
+        predict = models.gp(lambda _: gp)(rows.points[train], y)
+        return lambda test: predict(rows.points[test])
+
+    return fit
 
 
-def fields(table: str, train: Array, test: Array, alpha: int | str = 2) -> Law:
-    import rfgp
-
-    rows = road_rows() if table == PEMS else mesh_rows(table)
-    if table == PEMS:
-        return of_gp(rfgp.RoadGP(graphs.RoadNetwork.from_roads(rows.domain), 2, seed=0), rows, train, test)
-    return of_gp(rfgp.MeshGP(rows.domain, alpha, seed=0), rows, train, test)
-
-
-def on_graph(table: str, train: Array, test: Array) -> Law:
-    import rfgp
-
+def on_graph(train: Array, y: Array, seed: int = 0) -> models.Predict:
+    """Fit the exact diffusion kernel on the graph of crossings and sensors."""
     rows = graph_rows()
-    return of_gp(rfgp.GraphGP(rows.domain, seed=0), rows, train, test)
+    predict = models.gp(lambda _: rfgp.GraphGP(rows.domain, seed=0))(rows.points[train], y)
+    return lambda test: predict(rows.points[test])
 
 
-def geometric(table: str, train: Array, test: Array, learns_nu: bool = True) -> Law:
-    import gpytorch
-    import torch
-    from geometric_kernels.kernels import MaternGeometricKernel
-    from geometric_kernels.spaces import Graph, Mesh
+def geometric(table: str, learns_nu: bool = True) -> models.Fit:
+    """Return the fit of GeometricKernels' process, to indices."""
 
-    torch.set_default_dtype(torch.float64)
-    if table == PEMS:
-        rows = graph_rows()
-        space = Graph(np.asarray(rows.domain.adjacency.todense()), normalize_laplacian=False)
-        inputs = torch.as_tensor(rows.domain.index(rows.points))[:, None]
-    else:
-        rows = mesh_rows(table)
-        space = Mesh(np.array(rows.domain.vertices), np.array(rows.domain.faces))
-        inputs = torch.arange(len(rows.y))[:, None]
-    kernel, y = MaternGeometricKernel(space), torch.as_tensor(rows.y)
-    location, scale = y[train].mean(), y[train].std()
-    targets = (y[train] - location) / scale
-    fitted = [ascend(kernel, inputs[train], targets, start, learns_nu) for start in STARTS]
-    model = max(fitted, key=lambda pair: pair[0])[1]
-    with torch.no_grad(), gpytorch.settings.fast_computations(False, False, False):
-        law = model.likelihood(model(inputs[test]))
-        return (law.mean * scale + location).numpy(), (law.variance * scale**2).numpy()
+    def fit(train: Array, y: Array, seed: int = 0) -> models.Predict:
+        import gpytorch
+        import torch
+        from geometric_kernels.kernels import MaternGeometricKernel
+        from geometric_kernels.spaces import Graph, Mesh
+
+        torch.set_default_dtype(torch.float64)
+        if table == PEMS:
+            rows = graph_rows()
+            space = Graph(np.asarray(rows.domain.adjacency.todense()), normalize_laplacian=False)
+            inputs = torch.as_tensor(rows.domain.index(rows.points))[:, None]
+        else:
+            rows = mesh_rows(table)
+            space = Mesh(np.array(rows.domain.vertices), np.array(rows.domain.faces))
+            inputs = torch.arange(len(rows.y))[:, None]
+        kernel, target = MaternGeometricKernel(space), torch.as_tensor(y)
+        location, scale = target.mean(), target.std()
+        targets = (target - location) / scale
+        fitted = [ascend(kernel, inputs[train], targets, start, learns_nu) for start in STARTS]
+        model = max(fitted, key=lambda pair: pair[0])[1]
+
+        def predict(test: Array) -> Normal:
+            with torch.no_grad(), gpytorch.settings.fast_computations(False, False, False):
+                law = model.likelihood(model(inputs[test]))
+                return Normal((law.mean * scale + location).numpy(), (law.variance * scale**2).numpy())
+
+        return predict
+
+    return fit
 
 
 def ascend(kernel: Any, inputs: Any, targets: Any, lengthscale: float, learns_nu: bool) -> tuple[float, Any]:
@@ -196,64 +194,26 @@ def ascend(kernel: Any, inputs: Any, targets: Any, lengthscale: float, learns_nu
     return value, model
 
 
-RACERS: dict[str, tuple[str, Fit]] = {
-    "rfgp": ("rfgp.gp", fields),
-    "rfgp-graph": ("rfgp.gp", on_graph),
-    "rfgp-smooth": ("rfgp.gp", lambda *rows: fields(*rows, alpha=3)),
-    "rfgp-auto": ("rfgp.gp", lambda *rows: fields(*rows, alpha="auto")),
-    "geometric": ("geometric_kernels.torch", geometric),
-    "geometric-heat": ("geometric_kernels.torch", lambda *rows: geometric(*rows, learns_nu=False)),
-}
-"""The module that is imported before the clock starts, and the method."""
+def models_of(table: str) -> dict[str, Model]:
+    """Return the models of a table by name."""
+    of_meshes = {"rfgp-smooth": 3, "rfgp-auto": "auto"}
+    ours = {name: Model("rfgp.gp", field(table, alpha)) for name, alpha in of_meshes.items() if table != PEMS}
+    if table == PEMS:
+        ours["rfgp-graph"] = Model("rfgp.gp", on_graph)
+    return {
+        "rfgp": Model("rfgp.gp", field(table, 2)),
+        **ours,
+        "geometric": Model("geometric_kernels.torch", geometric(table)),
+        "geometric-heat": Model("geometric_kernels.torch", geometric(table, learns_nu=False)),
+    }
 
 
-def split(table: str, seed: int) -> tuple[Array, Array]:
-    """Return the indices of the observed and the predicted points."""
-    count = len(road_rows().y if table == PEMS else mesh_rows(table).y)
-    order = np.random.default_rng(seed).permutation(count)
-    observed = TRAINED if table == PEMS else count // 10
-    return np.sort(order[:observed]), np.sort(order[observed:])
-
-
-def run(table: str, racer: str, train: Array, test: Array) -> dict[str, float | int]:
-    """Fit and predict in this process, and return the figures."""
-    import torch
-
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    package, fit = RACERS[racer]
-    importlib.import_module(package)
-    begin = time.process_time()
-    mean, variance = fit(table, train, test)
-    seconds = time.process_time() - begin
-    y = (road_rows() if table == PEMS else mesh_rows(table)).y[test]
-    nlpd = 0.5 * np.mean((y - mean) ** 2 / variance + np.log(2 * np.pi * variance))
-    error = float(np.sqrt(np.mean((y - mean) ** 2)))
-    return {"rows": len(train), "nlpd": float(nlpd), "rmse": error, "processor": seconds}
+RACE = Race("benchmarks.races.surfaces_and_graphs", TABLES, split, models_of)
 
 
 def main() -> None:
-    options = processes.options(TABLES, list(RACERS))
-    if options.run:
-        racer, _, file = options.run
-        case = np.load(file)
-        print(json.dumps(run(str(case["table"]), racer, case["train"], case["test"])))
-        return
-    racers = processes.present({name: RACERS[name][0] for name in options.racers})
-    wanted = (
-        (table, seed, racer)
-        for seed in range(options.splits)
-        for table in options.tables
-        for racer in racers
-        if racer not in OF_SOME_TABLES or (racer == "rfgp-graph") == (table == PEMS)
-    )
-
-    def arrays(table: str, seed: int) -> dict[str, Any]:
-        train, test = split(table, seed)
-        return {"table": table, "train": train, "test": test}
-
-    found = processes.run_all(MODULE, wanted, arrays, options.limit, options.out)
-    processes.show(processes.page(found, ("nlpd", "rmse", "processor")), options.page)
+    """Run the race."""
+    RACE.main(__doc__)
 
 
 if __name__ == "__main__":

@@ -1,27 +1,22 @@
-"""Steps per second of `graphs.sample_walks` as called, output included; time and memory against N; a rival package.
+"""Steps per second of `graphs.sample_walks` as called, output included; time and memory against N.
 
 Protocol: 16 walkers a node, halt 0.1. (1) A random graph of a million nodes with mean degree 10, all nodes, medians of
 five runs after one that compiles, independent and stratified walkers interleaved. (2) Square grids of 10^4 to 10^6
 nodes, features of the diffusion kernel for all nodes, without exact hops and with those chosen for 64 non-zeros.
-Figures are seconds and peak resident memory beyond that of the graph, each in its own process. (3) `fast-graph-gp`, in
-its own environment, on a random graph of 20,000 nodes, since its dictionaries of a million nodes would not fit into 24
-GB. Walks have at most 63 steps for both, with all cores, medians.
+Figures are seconds and peak resident memory beyond that of the graph, each in its own process.
 
-    python -m benchmarks.races.walk_engine [--rival PYTHON] [--out FOLDER]
+    python -m benchmarks.races.walk_engine
 """
 
 import argparse
 import json
 import statistics
-import subprocess
-import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.races.processes import last_line, status
+from benchmarks.race import apart, status
 
 WALKERS, HALT, LONGEST = 16, 0.1, 63
 MODES = {
@@ -29,19 +24,6 @@ MODES = {
     "stratified": {"lengths": "systematic", "step_coupling": "stratified", "exact_hops": 0},
 }
 SIZES = (10_000, 40_000, 160_000, 490_000, 1_000_000)
-
-RIVAL = """
-import json, sys, time, numpy as np, torch
-from grf_gp.sampler import GRFSampler
-a = np.load(sys.argv[1])
-matrix = torch.sparse_csr_tensor(*(torch.as_tensor(a[k]) for k in ("indptr", "indices", "data")), a["size"].tolist())
-times = []
-for seed in (1, 2, 3):
-    begin = time.perf_counter()
-    GRFSampler(matrix, 16, 0.1, 64, seed=seed, use_tqdm=False).sample_random_walk_matrices()
-    times.append(time.perf_counter() - begin)
-print(json.dumps(times))
-"""
 
 
 def random_adjacency(nodes: int, degree: int = 10) -> sp.csr_array:
@@ -90,10 +72,10 @@ def one_grid(nodes: int, hops: str) -> None:
     print(json.dumps([graph.num_nodes, taken, status("VmHWM") - before, status("VmHWM"), phi.nnz]))
 
 
-def grids(hops: str, out: Path | None) -> None:
+def grids(hops: str) -> None:
     rows = []
     for nodes in SIZES:
-        rows.append(json.loads(last_line("benchmarks.races.walk_engine", "--grid", nodes, "--hops", hops)))
+        rows.append(apart("benchmarks.races.walk_engine", None, "--grid", nodes, "--hops", hops))
         size, seconds, more, peak, nonzeros = rows[-1]
         print(
             f"grid of {size} nodes, exact hops {hops}: {seconds:.2f} s, {more / 2**30:.3f} GiB more than the graph, "
@@ -102,55 +84,10 @@ def grids(hops: str, out: Path | None) -> None:
     sizes, times, memory = np.array(rows, dtype=float).T[:3]
     slopes = [np.polyfit(np.log(sizes), np.log(values), 1)[0] for values in (times, memory)]
     print(f"slopes on logarithmic scales: time {slopes[0]:.2f}, memory {slopes[1]:.2f}")
-    if out is not None:
-        draw(sizes, times, memory, slopes, hops, out)
-
-
-def draw(sizes: np.ndarray, times: np.ndarray, memory: np.ndarray, slopes: list[float], hops: str, out: Path) -> None:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.8))
-    for axis, values, label, slope in zip(axes, (times, memory / 2**30), ("seconds", "GiB"), slopes, strict=True):
-        axis.loglog(sizes, values, "o-", label=f"measured, slope {slope:.2f}")
-        axis.loglog(sizes, values[-1] * sizes / sizes[-1], "k--", label="linear")
-        axis.set(xlabel="nodes of the grid", ylabel=label)
-        axis.legend()
-    figure.suptitle(f"Features of all nodes, 16 walkers, halt 0.1, exact hops: {hops}")
-    figure.tight_layout()
-    out.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out / f"walk-engine-{hops}.png", dpi=90)
-
-
-def against(rival: str) -> None:
-    import graphs
-
-    matrix = random_adjacency(20_000)
-    graph = graphs.Graph.from_scipy(matrix)
-    survival = (1 - HALT) ** np.arange(LONGEST + 1)
-    with tempfile.NamedTemporaryFile(suffix=".npz") as file:
-        np.savez(file, indptr=matrix.indptr, indices=matrix.indices, data=matrix.data, size=np.array(matrix.shape))
-        file.flush()
-        done = subprocess.run([rival, "-c", RIVAL, file.name], capture_output=True, text=True, check=True)
-    theirs = statistics.median(json.loads(done.stdout))
-    steps = graph.num_nodes * WALKERS * survival[1:].sum()
-    print(f"fast-graph-gp, 20,000 nodes: {steps / theirs / 1e6:.3f} million steps/s")
-    for name, mode in MODES.items():
-        times = []
-        for seed in range(6):
-            begin = time.perf_counter()
-            graphs.sample_walks(graph, None, WALKERS, survival, seed=seed, **mode)
-            times.append(time.perf_counter() - begin)
-        ours = statistics.median(times[1:])
-        print(f"{name}, 20,000 nodes: {steps / ours / 1e6:.1f} million steps/s, {theirs / ours:.0f} times as fast")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rival", help="the interpreter of an environment with fast-graph-gp")
-    parser.add_argument("--out", type=Path)
     parser.add_argument("--grid", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--hops", default="0", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -159,9 +96,7 @@ def main() -> None:
         return
     rates()
     for hops in ("0", "auto"):
-        grids(hops, options.out)
-    if options.rival:
-        against(options.rival)
+        grids(hops)
 
 
 if __name__ == "__main__":

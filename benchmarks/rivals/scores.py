@@ -56,22 +56,21 @@ class Score(NamedTuple):
     coverage: float = math.nan
 
 
-def score_of(row: Mapping[str, Any]) -> Score:
-    """Return the figures of a line of a race."""
-    about = (row["table"], row.get("rows", row.get("train", 0)), row.get("seed", 0), row["racer"])
+def score_of(row: Mapping[str, Any], seconds: Sequence[str] = ("processor",)) -> Score:
+    """Return the figures of a line of a race (`benchmarks.race`), with the sum of some of its seconds."""
+    about = (row["table"], row.get("rows", 0), row.get("seed", 0), row["racer"])
     if "failed" in row:
         why = row["failed"].splitlines()[-1][-80:] if row["failed"] else "ended"
         return Score(*about, math.nan, math.nan, math.nan, why)
-    nlpd = row["nlpd"] if "nlpd" in row else row["regret"] if "regret" in row else -row["log_density"]
     error = 1 - row["accuracy"] if "accuracy" in row else row["rmse"]
-    seconds = row.get("processor", row.get("fit_s", math.nan))
-    return Score(*about, nlpd, error, seconds, coverage=row.get("coverage", math.nan))
+    spent = sum(row.get(name, math.nan) for name in seconds)
+    return Score(*about, row["nlpd"], error, spent, coverage=row.get("coverage", math.nan))
 
 
 def add(name: str, files: Sequence[Path]) -> Path:
     """Add the lines of a race to its results, in place of those of the same data, repeat and model."""
     lines = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-    added = list(map(score_of, lines))
+    added = [score_of(line, RACES[name].seconds) for line in lines]
     before, made = read(RESULTS).get(name, ([], {}))
     scores = {(s.dataset, s.repeat, s.racer): s for s in (*before, *added)}
     versions = {package: made[package] for package in PACKAGES if package in made}

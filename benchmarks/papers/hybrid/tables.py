@@ -1,4 +1,4 @@
-"""Table 1: errors on rows of two tables, and results that cannot be had here."""
+"""Table 1: errors on rows of two tables."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -183,29 +183,3 @@ def table_1(scale: Scale) -> Result:
         [_in_words(closed)],
         missing=("the scale of the rows", "m and n of the hybrids", "over what standard deviations are taken"),
     )
-
-
-def _impossible(title: str, why: str, missing: tuple[str, ...] = ()) -> Callable[[Scale], Result]:
-    return lambda scale: Result(title, "None.", impossible=why, missing=missing)
-
-
-table_2 = _impossible(
-    "Word error rates of a Conformer-Transducer",
-    "960 hours of LibriSpeech and an accelerator for days. Printed, % (standard deviations of 10 "
-    "runs): clusters (3, 3) "
-    "1.72 (0.02), (2, 3) 1.75, (3, 2) 1.83, (2, 2) 1.85; angular (16, 8) 2.03, (8, 8) 2.05; FAVOR+ 432 2.65, 256 2.77; "
-    "trigonometric 432 3.12, 256 3.3.",
-)
-figure_4 = _impossible(
-    "Policies of robots", "It needs the simulators, a quadruped's and a robotic arm's data, and the policies' code."
-)
-table_5 = _impossible(
-    "Softmax sampling on WikiText2",
-    "It needs a long short-term memory network of 650 units trained on WikiText2, at a perplexity of 105: text and "
-    "accelerator are not at hand. See Table 4 for what is measured in its place.",
-)
-figure_10 = _impossible(
-    "Perplexity of sampled training",
-    "It needs 25 trainings on the Penn Treebank, which may not be passed on. The paper finds no "
-    "significant difference.",
-)

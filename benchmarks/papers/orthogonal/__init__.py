@@ -1,6 +1,6 @@
 """Orthogonal random features (Yu et al. 2016): variances, errors of kernels, linear machines, and binary codes."""
 
-from benchmarks.papers.orthogonal.accuracy import figure_4, figure_5, speed, table_2
+from benchmarks.papers.orthogonal.accuracy import figure_4, figure_5, speed
 from benchmarks.papers.orthogonal.codes import figure_6
 from benchmarks.papers.orthogonal.simulations import figure_2, figure_3
 from benchmarks.record import Figure
@@ -12,5 +12,4 @@ FIGURES: dict[str, Figure] = {
     "figure-5": figure_5,
     "figure-6": figure_6,
     "speed": speed,
-    "table-2": table_2,
 }

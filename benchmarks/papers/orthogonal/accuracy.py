@@ -1,4 +1,4 @@
-"""Figs. 4 and 5 and Table 2 of the orthogonal paper: errors of kernel matrices, and linear machines."""
+"""Figs. 4 and 5 of the orthogonal paper: errors of kernel matrices, and the speed of projections."""
 
 import itertools
 import math
@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from sklearn.model_selection import GridSearchCV
-from sklearn.svm import SVC, LinearSVC
 
 from benchmarks.papers.orthogonal.codes import signs
 from benchmarks.papers.orthogonal.data import ABSENT, NAMES, rows, sampled
@@ -42,7 +40,6 @@ METHODS: dict[str, str | couplings.Coupling] = {
     "circulant": Circulant(),
     "Fastfood": "fastfood",
 }
-LINEAR = ("RFF", "ORF", "SORF")
 POINTS, MULTIPLES = 300, (1, 2, 4, 8)
 
 
@@ -171,36 +168,6 @@ def figure_5(scale: Scale) -> Result:
         "the larger sigma; two products do as well as three (read as a ratio of 1), one leads to a larger error.",
         values,
         missing=["mnist, on which the paper's figure is, is not at hand", "the values of sigma"],
-    )
-
-
-def table_2(scale: Scale) -> Result:
-    """Return the accuracy of linear machines on the features."""
-    x, y, sigma = rows("digits")
-    order = random.numpy_generator(0, random.Role.SPLIT).permutation(len(x))
-    train, test = order[: len(x) // 2], order[len(x) // 2 :]
-    x, d, draws, values = x / sigma, x.shape[1], scale(5), []
-    for times in (2, 4, 6, 8, 10):
-        for method in LINEAR:
-            generator, scores, strength = random.generator(0, times), [], None
-            for _ in range(draws):
-                draw = couplings.by_name(METHODS[method]).sample(times * d, d, generator=generator)
-                phi = features.Fourier(draw)(x).numpy()
-                if strength is None:
-                    search = GridSearchCV(LinearSVC(dual=False), {"C": [0.1, 1, 10]}, cv=3)
-                    strength = search.fit(phi[train], y[train]).best_params_["C"]
-                machine = LinearSVC(dual=False, C=strength).fit(phi[train], y[train])
-                scores.append(100 * machine.score(phi[test], y[test]))
-            values.append(Value(f"digits, D = {times} d, {method}", *mean_error(scores)))
-    search = GridSearchCV(SVC(gamma=0.5), {"C": [0.1, 1, 10, 100]}, cv=3).fit(x[train].numpy(), y[train])
-    values.append(Value("digits, exact", 100 * float(search.score(x[test].numpy(), y[test]))))
-    return Result(
-        "accuracy in % of linear support vector machines on the features",
-        "scikit-learn's digits (d = 64), half of the rows to train, sigma by the 50 nearest neighbors, 5 draws, "
-        "errors over these; C by 3-fold cross-validation among 0.1, 1, 10 on the first draw, for the exact kernel "
-        "among these and 100. The printed 90 accuracies are on data that are not at hand, so none is compared.",
-        values,
-        missing=[ABSENT, "splits, C and the number of repeats"],
     )
 
 

@@ -2,7 +2,6 @@
 
 from benchmarks.papers.own import (
     attention,
-    cora,
     couplings,
     inducing,
     language_model,
@@ -13,7 +12,6 @@ from benchmarks.papers.own import (
     roads,
     rounding,
     starvation,
-    terms,
 )
 
 FIGURES = {
@@ -21,12 +19,10 @@ FIGURES = {
     **inducing.FIGURES,
     **attention.FIGURES,
     **language_model.FIGURES,
-    **cora.FIGURES,
     **roads.FIGURES,
     **road_times.FIGURES,
     **starvation.FIGURES,
     **rounding.FIGURES,
-    **terms.FIGURES,
     **products.FIGURES,
     **norms.FIGURES,
     **matching.FIGURES,

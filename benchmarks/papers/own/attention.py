@@ -1,13 +1,12 @@
 """Attention with positive features, by couplings of norms and signs: what the guide on attention quotes."""
 
 import functools
-from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from benchmarks.protocol import mean_error
-from benchmarks.record import Result, Scale, Value
+from benchmarks.record import Entries, Figure, Scale, Value, figure
 from rfgp import couplings, learn, random
 from rfgp.features import softmax
 
@@ -66,8 +65,16 @@ def relative(name: str, m: int, length: float, sets: int, draws: int) -> list[tu
     return [mean_error(ours[i] / base[i] for ours, base in pairs) for i in range(len(QUANTITIES))]
 
 
-def attention(scale: Scale) -> Result:
-    """Return errors of normalized scores and, at the shorter length, variances and covariances of single ones."""
+@figure("couplings for attention, relative to orthogonal directions with independent norms")
+def attention(scale: Scale) -> Entries:
+    """Return errors of normalized scores and, at the shorter length, variances and covariances of single ones.
+
+    {TOKENS} tokens, queries and keys standard normal in {DIMS} dimensions, divided by d^(1/4) and times the deviation,
+    {SETS} sets of them, {DRAWS} draws; the variance of an estimate of exp(q . k), the covariance of two estimates of
+    one row, in units of the row's mean, and the mean squared error of normalized scores. Ratios on the same inputs,
+    errors over the sets. The learned coupling is that for each m on four other sets of deviation 1
+    (`rfgp.learn.learn_attention`).
+    """
     values, sets, draws = [], SETS, scale(DRAWS)
     for length in LENGTHS:
         for name in NAMES:
@@ -76,17 +83,10 @@ def attention(scale: Scale) -> Result:
                 for what, ratio in zip(QUANTITIES, found, strict=True):
                     if what == "squared error" or length < 1:
                         values.append(Value(f"deviation {length:g}, {name}, m = {m}: {what}", *ratio))
-    return Result(
-        "couplings for attention, relative to orthogonal directions with independent norms",
-        f"{TOKENS} tokens, queries and keys standard normal in {DIMS} dimensions, divided by d^(1/4) and times the"
-        f" deviation, {sets} sets of them, {draws} draws; the variance of an estimate of exp(q . k), the covariance of"
-        " two estimates of one row, in units of the row's mean, and the mean squared error of normalized scores. Ratios"
-        " on the same inputs, errors over the sets. The learned coupling is that for each m on four other sets of"
-        " deviation 1 (`rfgp.learn.learn_attention`).",
-        values,
-        ("A change after a first run with 100 draws: the variance of a positive feature grows like exp(|q + k|^2), so"
-         " that at deviation 1 averages of variances are a few draws; they are of deviation 1/2 since.",),
-    )  # fmt: skip
+    return values, (
+        "A change after a first run with 100 draws: the variance of a positive feature grows like exp(|q + k|^2), so"
+        " that at deviation 1 averages of variances are a few draws; they are of deviation 1/2 since.",
+    )
 
 
-FIGURES: dict[str, Callable[[Scale], Result]] = {"attention": attention}
+FIGURES: dict[str, Figure] = {"attention": attention}

@@ -1,7 +1,6 @@
 """Inducing points and frequencies adapted to the rows, compared with couplings for the kernel only: eight tables."""
 
 import warnings
-from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ import torch
 import rfgp
 from benchmarks import protocol
 from benchmarks.papers.own.couplings import over_tables
-from benchmarks.record import Result, Scale, Value
+from benchmarks.record import Entries, Figure, Scale, Value, figure
 from rfgp import couplings, features, random
 from rfgp.blocks import Residual, WeightBlock, Weights
 from rfgp.couplings.energy import distances_between
@@ -134,8 +133,18 @@ def judged(name: str, size: int, splits: int, draws: int) -> dict[str, list[Foun
     return found
 
 
-def inducing(scale: Scale) -> Result:
-    """Return the figures over tables, for each number of features and method."""
+@figure("inducing points, adapted frequencies and couplings, against the exact process of 2,000 rows")
+def inducing(scale: Scale) -> Entries:
+    """Return the figures over tables, for each number of features and method.
+
+    Fixed before the results were seen. {SPLITS} splits of eight tables, at most {TRAIN} training and {TEST} test rows
+    ({SHARE:.0%} of the small tables), inputs standardized, hyperparameters of the exact process, Gaussian kernel, one
+    lengthscale; {DRAWS} draws; F features are F / 2 frequencies or F inducing points. Errors of the kernel are over all
+    rows, root mean squares; KL(exact || approximate) of the joint distribution of observations at the test rows, nats a
+    row. Ratios are of each split's figures, errors over splits; over the tables the geometric mean. Adapted ones have
+    seen 512 of the training rows. FITC adds the missing diagonal as noise, at the test rows too; VFE leaves it over
+    there.
+    """
     values, splits, draws = [], scale(SPLITS), scale(DRAWS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", rfgp.RfgpWarning)
@@ -166,17 +175,7 @@ def inducing(scale: Scale) -> Result:
                         gap(case_of(name, 0), size),
                     )
                 )
-    return Result(
-        "inducing points, adapted frequencies and couplings, against the exact process of 2,000 rows",
-        f"Fixed before the results were seen. {splits} splits of eight tables, at most {TRAIN:,} training and {TEST} "
-        f"test rows ({SHARE:.0%} of the small tables), inputs standardized, hyperparameters of the exact process, "
-        f"Gaussian kernel, one lengthscale; {draws} draws; F features are F / 2 frequencies or F inducing points. "
-        "Errors of the kernel are over all rows, root mean squares; KL(exact || approximate) of the joint distribution "
-        "of observations at the test rows, nats a row. Ratios are of each split's figures, errors over splits; over "
-        "the tables the geometric mean. Adapted ones have seen 512 of the training rows. FITC adds the missing "
-        "diagonal as noise, at the test rows too; VFE leaves it over there.",
-        values,
-    )
+    return values
 
 
-FIGURES: dict[str, Callable[[Scale], Result]] = {"inducing": inducing}
+FIGURES: dict[str, Figure] = {"inducing": inducing}

@@ -1,11 +1,10 @@
 """Softmax sampling in a language model: distances of estimated distributions of the next word to the true ones.
 
 The hybrid paper samples from the softmax of a language model trained on Penn Treebank, which is not freely available.
-This is its application at the size of a laptop, and the model of `benchmarks/papers/hybrid/sampling.py`.
+This is its application at the size of a laptop.
 """
 
 import math
-import platform
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.record import Result, Scale, Value
+from benchmarks.record import Entries, Figure, Scale, Value, figure
 from rfgp import couplings
 from rfgp.couplings import Frequencies
 from rfgp.features import softmax
@@ -135,8 +134,22 @@ def _judged(model: LanguageModel, contexts: Tensor, draws: int) -> list[Value]:
     return values
 
 
-def language_model(scale: Scale) -> Result:
-    """Return distances of estimated distributions of the next word from the true ones."""
+@figure("softmax sampling in a small language model")
+def language_model(scale: Scale) -> Entries:
+    """Return distances of estimated distributions of the next word from the true ones.
+
+    Fixed before the results were seen, but for the second length. The text is the language reference that every CPython
+    carries (`pydoc_data.topics`), in lower case, words and punctuation; words seen less than {LEAST} times are one
+    class. The model reads {CONTEXT} words, embedded in {EMBEDDED} numbers each, through a hidden layer of {HIDDEN};
+    vectors of contexts and words have one length, and {WIDTH} numbers. Trained with the exact softmax by AdamW (rate
+    2e-3, weight decay 0.1, batches of {BATCH}, {EPOCHS} epochs) on the first nine tenths; the last tenth gives the
+    perplexity and {JUDGED} contexts. Topics repeat each other's passages, the last tenth too, which makes perplexities
+    low. Positive ones and hybrids over orthogonal directions where it says so, hybrids with lambda = 1/2 or the angular
+    one with {SIGNS} signs; m = 64, 256, 1024 projections, features as counted. Share of negative estimates; Wasserstein
+    distance with words at 0 ... 1 in the order of their frequency; Kolmogorov-Smirnov distance in the same order; total
+    variation: means over contexts, errors over {DRAWS} draws. Between vectors: the Wasserstein distance between word
+    vectors for the {MOVED} most frequent words as the classes, {MOVED_CONTEXTS} contexts, {MOVED_DRAWS} draws.
+    """
     text, names = read_text()
     frequency = torch.bincount(text).double() / len(text)
     unigram = float((-frequency * frequency.log()).sum().exp())
@@ -145,25 +158,10 @@ def language_model(scale: Scale) -> Result:
         model, contexts, perplexity = train(text, len(names), temperature)
         values.append(Value(f"length {1 / temperature:.1f}: perplexity", perplexity))
         values += _judged(model, contexts, draws)
-    return Result(
-        "softmax sampling in a small language model",
-        "Fixed before the results were seen, but for the second length. The text is the language reference that every"
-        f" CPython carries (`pydoc_data.topics`, of Python {platform.python_version()}: {len(text)} words), in lower"
-        f" case, words and punctuation; words seen less than {LEAST} times are one class. The model reads {CONTEXT}"
-        f" words, embedded in {EMBEDDED} numbers each, through a hidden layer of {HIDDEN}; vectors of contexts and"
-        f" words have one length, and {WIDTH} numbers. Trained with the exact softmax by AdamW (rate 2e-3, weight decay"
-        f" 0.1, batches of {BATCH}, {EPOCHS} epochs) on the first nine tenths; the last tenth gives the perplexity and"
-        f" {JUDGED} contexts. Topics repeat each other's passages, the last tenth too, which makes perplexities low."
-        " Positive ones and hybrids over orthogonal directions where it says so, hybrids with lambda = 1/2 or the"
-        f" angular one with {SIGNS} signs; m = 64, 256, 1024 projections, features as counted. Share of negative"
-        " estimates; Wasserstein distance with words at 0 ... 1 in the order of their frequency; Kolmogorov-Smirnov"
-        " distance in the same order; total variation: means over contexts, errors over"
-        f" {draws} draws. Between vectors: the Wasserstein distance between word vectors for the {MOVED} most frequent"
-        f" words as the classes, {MOVED_CONTEXTS} contexts, {MOVED_DRAWS} draws.",
-        values,
-        ("A second model, with lengths 1 / 0.6, was added after the results of the first were seen, where no estimator"
-         " is good.",),
-    )  # fmt: skip
+    return values, (
+        "A second model, with lengths 1 / 0.6, was added after the results of the first were seen, where no estimator"
+        " is good.",
+    )
 
 
-FIGURES: dict[str, Callable[[Scale], Result]] = {"language-model": language_model}
+FIGURES: dict[str, Figure] = {"language-model": language_model}

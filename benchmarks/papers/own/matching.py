@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import graphs
-from benchmarks.record import Result, Scale, Value
+from benchmarks.record import Entries, Figure, Scale, Value, figure
 from graphs import Graph, kernels
 from graphs.lengths import HaltingDistribution
 from graphs.matching import diagonal_objective, reduced_vectors
@@ -54,8 +54,14 @@ def all_pairs(graph: Graph, kernel: kernels.GraphKernel, p_halt: float) -> dict[
     return {name: (values[name] - best) / spread for name in ("the reversal", *OBJECTIVES)}
 
 
-def matching(scale: Scale) -> Result:
-    """Return the largest distances from the best permutation, over graphs and halting probabilities."""
+@figure("walk lengths coupled by a permutation, where f takes both signs")
+def matching(scale: Scale) -> Entries:
+    """Return the largest distances from the best permutation, over graphs and halting probabilities.
+
+    {QUANTILES} quantiles, seven graphs of 6 to 34 nodes, halting probabilities {HALTS}; the best by search over all
+    permutations. Distances from it are shares of the range of all permutations (i = j), or of the way from the best to
+    the identity (all pairs). Projections as `graphs.match_quantiles` has them, 32 of each kind.
+    """
     values = []
     for label, kernel in KERNELS.items():
         for measure, words in ((equal_nodes, "pairs i = j"), (all_pairs, "all pairs")):
@@ -69,14 +75,7 @@ def matching(scale: Scale) -> Result:
                 missed = sum(one[name] > 1e-9 for one in found)
                 values.append(Value(f"{label}, {words}, {name}: largest distance from the best", worst))
                 values.append(Value(f"{label}, {words}, {name}: cases of {len(found)} that are not the best", missed))
-    return Result(
-        "walk lengths coupled by a permutation, where f takes both signs",
-        f"{QUANTILES} quantiles, {len(GRAPHS)} graphs of 6 to 34 nodes, halting probabilities {HALTS[0]} and"
-        f" {HALTS[1]}; the best by search over all permutations. Distances from it are shares of the range of"
-        " all permutations (i = j), or of the way from the best to the identity (all pairs). Projections as"
-        " `graphs.match_quantiles` has them, 32 of each kind.",
-        values,
-    )
+    return values
 
 
-FIGURES = {"matching": matching}
+FIGURES: dict[str, Figure] = {"matching": matching}

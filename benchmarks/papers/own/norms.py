@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import optimize
 
-from benchmarks.record import Result, Scale, Value
+from benchmarks.record import Entries, Figure, Scale, Value, figure
 from rfgp import spectra, theory
 from rfgp.special import direction_average
 
@@ -61,22 +61,21 @@ def monotone_threshold(d: int, num_quantiles: int, largest: float = 20.0) -> flo
     return low
 
 
-def norms(scale: Scale) -> Result:
-    """Return thresholds of the distance and ratios of variances by dimension."""
+@figure("negatively monotone norms of two orthogonal frequencies (couplings paper, Theorem 3.2)")
+def norms(scale: Scale) -> Entries:
+    """Return thresholds of the distance and ratios of variances by dimension.
+
+    Fourier features of the Gaussian kernel, m = d, z = |x - y| in lengthscales. Variances in closed form
+    (`rfgp.theory.variance`). The optimum over all couplings of the norms of a pair is a linear program on 64 quantiles
+    (`monotone_threshold` in `benchmarks/papers/own/norms.py`). The theorem claims optimality for small z only.
+    """
     values = []
     for d in DIMS:
         threshold = monotone_threshold(d, scale(64, least=16))
         values.append(Value(f"d = {d}, pairwise norms are optimal up to z", threshold))
         values.append(Value(f"d = {d}, pairwise norms are worse than independent ones from z", crossing(d)))
         values += [Value(f"d = {d}, z = {z:g}: variance, pairwise / orthogonal", ratio(z, d)) for z in DISTANCES]
-    return Result(
-        "negatively monotone norms of two orthogonal frequencies (couplings paper, Theorem 3.2)",
-        "Fourier features of the Gaussian kernel, m = d, z = |x - y| in lengthscales. Variances in closed form"
-        " (`rfgp.theory.variance`). The optimum over all couplings of the norms of a pair is a linear program on 64"
-        " quantiles (`monotone_threshold` in `benchmarks/papers/own/norms.py`). The theorem claims optimality for small"
-        " z only.",
-        values,
-    )
+    return values
 
 
-FIGURES = {"norms": norms}
+FIGURES: dict[str, Figure] = {"norms": norms}

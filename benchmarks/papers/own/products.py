@@ -8,7 +8,7 @@ from torch import Tensor
 
 import rfgp
 from benchmarks import protocol
-from benchmarks.record import Result, Scale, Value
+from benchmarks.record import Entries, Figure, Scale, Value, figure
 from rfgp import kernels as k
 from rfgp import random, spectra
 from rfgp.couplings import Coupling, Energy, Frequencies, by_name
@@ -65,8 +65,14 @@ def kernel_error(case: str, X: np.ndarray, exact: np.ndarray, coupling: Coupling
     return float(np.sqrt(((features @ features.T - exact) ** 2).mean()))
 
 
-def products(scale: Scale) -> Result:
-    """Return kernel errors and divergences of each case, method and number of frequencies."""
+@figure("products of stationary kernels on different columns")
+def products(scale: Scale) -> Entries:
+    """Return kernel errors and divergences of each case, method and number of frequencies.
+
+    {ROWS} training and {NEW} new rows drawn from the prior, noise variance {NOISE}, the true hyperparameters, {DRAWS}
+    draws; root mean square error of the kernel over pairs of rows, and KL(exact || approximate) of the joint
+    distribution of observations at the new rows, in nats. Weighted norms but for the last method.
+    """
     values: list[Value] = []
     for case in CASES:
         gp, X = process(case)
@@ -81,13 +87,7 @@ def products(scale: Scale) -> Result:
                 name = f"{case}, m = {m}, {method}"
                 values.append(Value(f"{name}: kernel error", *protocol.mean_error(np.array(errors))))
                 values.append(Value(f"{name}: KL", *protocol.mean_error(np.array(divergences))))
-    return Result(
-        "products of stationary kernels on different columns",
-        f"{ROWS} training and {NEW} new rows drawn from the prior, noise variance {NOISE}, the true hyperparameters, "
-        f"{DRAWS} draws; root mean square error of the kernel over pairs of rows, and KL(exact || approximate) of the "
-        "joint distribution of observations at the new rows, in nats. Weighted norms but for the last method.",
-        values,
-    )
+    return values
 
 
-FIGURES = {"products": products}
+FIGURES: dict[str, Figure] = {"products": products}

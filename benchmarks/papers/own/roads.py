@@ -1,12 +1,11 @@
 """Road graphs with the weights of Borovitskiy et al. (2021), and with short pieces counted as longer ones."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 import rfgp
-from benchmarks.record import Result, Scale, Value
+from benchmarks.record import Entries, Figure, Scale, Value, figure
 from rfgp.datasets import fetch
 from rfgp.fields import read_road_field
 
@@ -30,8 +29,14 @@ def judged(path: Path, share: float) -> tuple[np.ndarray, float, float]:
     return np.concatenate(errors), sum(densities) / len(order), float(field.graph.degrees.max())
 
 
-def roads(scale: Scale) -> Result:
-    """Return the errors of the exact process by the minimal length of pieces, in mean lengths."""
+@figure("speeds on roads whose short pieces count as longer ones")
+def roads(scale: Scale) -> Entries:
+    """Return the errors of the exact process by the minimal length of pieces, in mean lengths.
+
+    {FOLDS}-fold cross-validation over the observed sensors (folds of one permutation, seed 0), the exact process with a
+    fitted diffusion kernel, on pems and on the roads in `data/`; pieces shorter than a share of the mean length count
+    as that long. Errors are over sensors. Share 0 is the published weighting.
+    """
     values = []
     for name, path in (("roads", ROADS),) if scale.quick else (("pems", fetch("pems")), ("roads", ROADS)):
         for share in SHARES:
@@ -43,15 +48,10 @@ def roads(scale: Scale) -> Result:
                 Value(f"{name}, share {share:g}: NLPD", nlpd),
                 Value(f"{name}, share {share:g}: largest degree", degree),
             ]
-    return Result(
-        "speeds on roads whose short pieces count as longer ones",
-        f"{FOLDS}-fold cross-validation over the observed sensors (folds of one permutation, seed 0), the exact process"
-        " with a fitted diffusion kernel, on pems and on the roads in `data/`; pieces shorter than a share of the mean"
-        " length count as that long. Errors are over sensors. Share 0 is the published weighting.",
-        values,
-        ("The default of `rfgp traffic --kernel diffusion`, 0.5, was chosen after these figures were seen, at the end"
-         " of the range, so they show that short pieces hurt, not what the best share is.",),
-    )  # fmt: skip
+    return values, (
+        "The default of `rfgp traffic --kernel diffusion`, 0.5, was chosen after these figures were seen, at the end of"
+        " the range, so they show that short pieces hurt, not what the best share is.",
+    )
 
 
-FIGURES: dict[str, Callable[[Scale], Result]] = {"roads": roads}
+FIGURES: dict[str, Figure] = {"roads": roads}

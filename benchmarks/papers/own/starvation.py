@@ -1,12 +1,11 @@
 """When is the latent variance of a fit too small? Against the share of its weights that the data determine."""
 
 import warnings
-from collections.abc import Callable
 
 import numpy as np
 
 import rfgp
-from benchmarks.record import Result, Scale, Value
+from benchmarks.record import Entries, Figure, Scale, Value, figure
 from rfgp import datasets, tables
 
 CASES = (("airfoil", 1300), ("concrete", 800), ("power-plant", 2500), ("waves", 2500))
@@ -38,8 +37,14 @@ def judged(name: str, n: int, m: int) -> tuple[float, float, float]:
     return float("nan") if used is None else used, near, far
 
 
-def starvation(scale: Scale) -> Result:
-    """Return the variances of fits, and the least and largest of those that use many and few of their weights."""
+@figure("the latent variance of fits with few features, over that of the exact process")
+def starvation(scale: Scale) -> Entries:
+    """Return the variances of fits, and the least and largest of those that use many and few of their weights.
+
+    Fixed frequencies, m = 8 to 512, on three tables and a drawn one (300 waves in 8 columns), seed 0; the exact process
+    has the same hyperparameters and data. Medians over {HELD} held-out rows, and over the same {FAR} times as far out.
+    The share is that of the weights which the data determine (`fit_report.effective_dof_fraction`).
+    """
     values, found = [], []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -61,14 +66,7 @@ def starvation(scale: Scale) -> Result:
                     Value(f"share {words}, {what}: largest", column[chosen].max()),
                 ]
         values.append(Value(f"fits with a share {words}", int(chosen.sum())))
-    return Result(
-        "the latent variance of fits with few features, over that of the exact process",
-        f"Fixed frequencies, m = {SIZES[0]} to {SIZES[-1]}, on three tables and a drawn one (300 waves in 8 columns),"
-        " seed 0; the exact process has the same hyperparameters and data. Medians over"
-        f" {HELD} held-out rows, and over the same {FAR} times as far out. The share is that of the weights which the"
-        " data determine (`fit_report.effective_dof_fraction`).",
-        values,
-    )
+    return values
 
 
-FIGURES: dict[str, Callable[[Scale], Result]] = {"starvation": starvation}
+FIGURES: dict[str, Figure] = {"starvation": starvation}

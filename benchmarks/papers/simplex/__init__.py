@@ -1,7 +1,7 @@
 """Simplex random features (Reid et al. 2023): conformities, errors, and classes of eight tables."""
 
 from benchmarks.papers.simplex.classification import figure_8, figure_10, table_2, table_3
-from benchmarks.papers.simplex.errors import figure_4, figure_5, figure_6, figure_7, figure_9
+from benchmarks.papers.simplex.errors import figure_4, figure_5, figure_6, figure_7
 from benchmarks.record import Figure
 
 FIGURES: dict[str, Figure] = {
@@ -10,7 +10,6 @@ FIGURES: dict[str, Figure] = {
     "figure-6": figure_6,
     "figure-7": figure_7,
     "figure-8": figure_8,
-    "figure-9": figure_9,
     "figure-10": figure_10,
     "table-2": table_2,
     "table-3": table_3,

@@ -192,13 +192,3 @@ def _orders_of_norms(found: Mapping[tuple[str, int], list[float]]) -> list[Value
             ratio = ratio_of_means(found[name, many], found[name, few])
             values.append(Value(f"{name}, m = {many} d / {few} d", *ratio, "< 1"))
     return values
-
-
-def figure_9(scale: Scale) -> Result:
-    """Return the entry on vision transformers, which are not run."""
-    return Result(
-        "accuracy of Performers with SimRFs and ORFs",
-        "12 layers and heads, MLP 3072, dropout 0.1, Adam with weight decay 0.1, batches of 4096, 300 epochs, 130 "
-        "random vectors; gain of 0.5 % on ImageNet in the text.",
-        impossible="ImageNet2012, Fashion-MNIST, I-Naturalist2021 and Places365 are not at hand.",
-    )
