@@ -76,3 +76,13 @@ def test_added_lines_replace_those_of_the_same_fit(results, tmp_path):
 def test_page_includes_the_tables_of_each_race():
     text = (Path(__file__).parents[2] / "docs" / "rivals.md").read_text(encoding="utf-8")
     assert set(re.findall(r"generated/tables/([\w-]+)\.md", text)) == set(dict(page.tables(scores.read())))
+
+
+def test_the_table_of_the_readme_has_todays_verdicts():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| (\d+) \| (\d+) \| (\d+) \| ([\d.]+) \|$", readme, re.MULTILINE)
+    verdicts = [line.strip("| \n").split(" | ") for line in dict(page.tables(scores.read()))["rivals-verdicts"].splitlines()]
+    assert len(rows) == 6
+    for package, *figures in rows:
+        words = package.replace(",", "").split()[:1]
+        assert any(words[0] in row[1] and [*row[2:5], row[6]] == figures for row in verdicts if len(row) == 7), package
