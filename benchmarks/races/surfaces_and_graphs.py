@@ -11,9 +11,9 @@ crossing and sensor, with the weight (mean length) / (length) of an edge. Each m
 marginal likelihood. Scores: RMSE, NLPD and coverage of observations.
 
 - rfgp: `rfgp.MeshGP` with alpha = 2; for pems `rfgp.RoadGP` with alpha = 2 on the roads themselves. rfgp-smooth: alpha
-  = 3, and rfgp-auto: alpha = "auto", on the meshes, both added after the others had been seen. rfgp-auto compared 2, 3
-  and 4 then, and compares 2, 3, 4 and math.inf now, the default of `rfgp.MeshGP`. Its options were chosen on `TUNING`,
-  fields that are in none of these tables.
+  = 3, and rfgp-auto: alpha = "auto", on the meshes, both added after the others had been seen. rfgp-auto selected 2, 3
+  or 4 then, later 2, 3, 4 or math.inf, and averages these now, the default of `rfgp.MeshGP`. Its options were chosen on
+  `TUNING` and on other meshes, fields that are in none of these tables.
 - rfgp-graph: `rfgp.GraphGP` with its defaults (the exact diffusion kernel) on the graph, for pems.
 - geometric: the MaternGeometricKernel of GeometricKernels with its default number of eigenfunctions in its GPyTorch
   wrapper, with a constant mean, an output scale and Gaussian noise; 200 steps of Adam at 0.1 from lengthscales 1/4, 1

@@ -36,7 +36,7 @@ RACES = {
     "counts": Race("Counts", "rfgp-negative", clock=_WALL, seconds=("seconds",)),
     "classes": Race("Classes", error="error rate", clock=_WALL, seconds=("seconds",)),
     "roads": Race("Speeds on San Jose's highways", has_picture=False),
-    "surfaces": Race("Meshes and a road graph", clock=_BOTH, seconds=("processor", "predict_processor")),
+    "surfaces": Race("Meshes and a road graph", "rfgp-auto", clock=_BOTH, seconds=("processor", "predict_processor")),
     "flights": Race("Delays of 327,346 flights", "terms"),
 }
 NAMES = {
@@ -49,7 +49,7 @@ NAMES = {
     "equispaced": "rfgp, equispaced",
     "rfgp-graph": "rfgp, graph",
     "rfgp-smooth": "rfgp, alpha = 3",
-    "rfgp-auto": "rfgp, alpha selected",
+    "rfgp-auto": "rfgp, alpha averaged",
     "sklearn": "scikit-learn GP",
     "gpc": "scikit-learn GP",
     "exact-gpytorch": "GPyTorch, exact",

@@ -131,14 +131,16 @@ class Comparison(NamedTuple):
 
 
 def comparisons(scores: Sequence[Score], ours: str) -> Iterator[Comparison]:
-    """Yield each rival on each data set, over the repeats that both have."""
+    """Yield each rival on each data set, over the repeats that both have. Without lines of `ours`, "rfgp" is ours."""
     known = {(s.dataset, s.racer, s.repeat): s for s in scores if not s.failed}
+    have = {s.dataset for s in scores if s.racer == ours}
     for dataset in dict.fromkeys(s.dataset for s in scores):
+        own = ours if dataset in have else "rfgp"
         for racer in dict.fromkeys(s.racer for s in scores if not is_ours(s.racer)):
             pairs = [
-                (known[dataset, ours, s.repeat], s)
+                (known[dataset, own, s.repeat], s)
                 for s in scores
-                if not s.failed and (s.dataset, s.racer) == (dataset, racer) and (dataset, ours, s.repeat) in known
+                if not s.failed and (s.dataset, s.racer) == (dataset, racer) and (dataset, own, s.repeat) in known
             ]
             if pairs:
                 seconds = float(np.mean([a.seconds for a, _ in pairs])), float(np.mean([b.seconds for _, b in pairs]))

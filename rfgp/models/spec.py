@@ -112,8 +112,8 @@ class ModelOptions:
         memory: The memory limit in bytes. If None, a fixed fraction of the machine's memory.
         time_limit: The time limit of a fit in seconds. If None, there is none. It is not part of a saved model.
         hyperparameter_posterior: "point", "integrated" or "auto".
-        alternatives: A few kernels on the same columns by name. All are fitted, and the best by leave-one-out is kept.
-            If empty, the fit keeps `kernel`.
+        alternatives: A few kernels on the same columns by name. All are fitted, and those with high marginal
+            likelihoods are averaged. If empty, the fit keeps `kernel`.
         search_space: The candidates of kernel="auto" with approximations, eliminated in rounds of `rfgp.selection`. If
             None, the fit keeps `kernel`.
         selects_noise: Whether a fit chooses the noise after the kernel, from scales of residuals.

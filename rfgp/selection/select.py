@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -37,13 +37,42 @@ from rfgp.selection.validation import (
     score_of,
 )
 
-# --- Selection among kernels by leave-one-out: fit each to all rows and keep the one with the best score -------------
+# --- A few kernels: fit each to all rows, and average those with high marginal likelihoods ---------------------------
+
+MIN_EVIDENCE_WEIGHT = 1e-3
+"""The weight below which a kernel is dropped from an average by marginal likelihoods."""
+
+
+def evidence_weights(evidence: Mapping[str, float]) -> dict[str, float]:
+    """Return the posterior probabilities of models with equal prior probabilities, without negligible ones.
+
+    The weight of a model M is p(y | M) / sum over M' of p(y | M'). The Schwarz approximation is log p(y | M) ~
+    log p(y | t, M) - (k / 2) log n with k fitted hyperparameters t and n values. All models here have the same k, so
+    that the correction cancels, and weights are in proportion to maximized likelihoods p(y | t, M). Weights below
+    `MIN_EVIDENCE_WEIGHT` are dropped.
+
+    Sources: Hoeting, Madigan, Raftery and Volinsky (1999), Bayesian model averaging: a tutorial, Statistical Science
+    14(4), Equations 1 and 2. Kass and Raftery (1995), Bayes factors, JASA 90(430), Section 4.1.3.
+
+    Args:
+        evidence: The maximized log marginal likelihood of each model by name.
+
+    Returns:
+        The weights that are not negligible by name, the largest first. They sum to one.
+    """
+    logs = torch.tensor(list(evidence.values()), dtype=torch.float64)
+    shares = dict(zip(evidence, logs.softmax(0).tolist(), strict=True))
+    kept = {name: share for name, share in shares.items() if share >= MIN_EVIDENCE_WEIGHT}
+    total = math.fsum(kept.values())
+    return {name: kept[name] / total for name in sorted(kept, key=lambda name: -kept[name])}
 
 
 def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit a model, or each of several kernels, and keep the best by leave-one-out.
+    """Fit a model, or each of several kernels, and average these.
 
-    `alternatives` are a few kernels, all fitted to all rows. The `search_space` of kernel="auto" has rounds instead.
+    `alternatives` are a few kernels, all fitted to all rows. With a Gaussian likelihood and one output they are
+    averaged by `evidence_weights`. Otherwise the best by leave-one-out is kept. The `search_space` of kernel="auto" has
+    rounds instead.
 
     Args:
         state: The state of the model before the fit.
@@ -80,6 +109,12 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     if not fits:
         raise next(iter(failed.values()))
     best = max(fits, key=lambda name: mean_and_standard_error(fits[name][2], weight)[0])
+    shares = {best: 1.0}
+    evidence = {name: report.log_marginal_likelihood for name, (_, report, _) in fits.items()}
+    is_single = state.scaling.targets.scale.numel() == 1
+    if spec.is_gaussian and is_single and all(map(math.isfinite, evidence.values())):
+        shares = evidence_weights(evidence)
+    best, *others = shares
     chosen, report, highest = fits[best]
     scores = {
         name: score_of(len(weight), log_prob, highest, weight, optimism[name])
@@ -90,9 +125,10 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         for name, (fitted, _, _) in fits.items()
     ]
     trials += [Trial(name, dict([name.split("=", 1)]), 0.0, 0.0, (), str(error)) for name, error in failed.items()]
+    parts = ", ".join(f"{name} ({share:.2g})" for name, share in shares.items())
     reason = (
-        f"{best}: the best, log density {scores[best].value:.3f} of {len(weight):,} rows "
-        f"(standard error {scores[best].error:.2g})."
+        f"{f'The average of {parts}, the first with' if others else f'{best}: the best,'} log density "
+        f"{scores[best].value:.3f} of {len(weight):,} rows (standard error {scores[best].error:.2g})."
     )
     selection = SelectionReport(
         list(fits).index(best),
@@ -101,8 +137,11 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         num_validation=len(weight),
         validation=LEAVE_ONE_OUT,
         rate=FLOPS_PER_SECOND,
+        weights=tuple(shares.get(trial.name, 0.0) for trial in trials) if others else (),
         seconds=time.monotonic() - start_time,
     )
+    if others:
+        chosen = averaged(chosen, shares[best], [(shares[name], fits[name][0]) for name in others])
     return chosen, replace(report, selection=selection)
 
 

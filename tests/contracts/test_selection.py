@@ -965,16 +965,16 @@ ROADS = graphs.RoadNetwork.from_lines(
 )
 
 
-def on_roads():
+def on_roads(noise=0.01):
     rng = np.random.default_rng(0)
     where = np.stack([rng.integers(0, 6, 60), rng.uniform(0, 1, 60)], axis=1)
-    return where, np.sin(1.5 * where.sum(1)) + 0.01 * rng.standard_normal(60)
+    return where, np.sin(1.5 * where.sum(1)) + noise * rng.standard_normal(60)
 
 
-def on_mesh():
+def on_mesh(noise):
     rng = np.random.default_rng(3)
     X = BALL.vertices[rng.choice(len(BALL.vertices), 60, replace=False)]
-    return X, np.sin(2 * X[:, 0]) + X[:, 2] + 1e-3 * rng.standard_normal(60)
+    return X, np.sin(2 * X[:, 0]) + X[:, 2] + noise * rng.standard_normal(60)
 
 
 SMOOTHNESS = {
@@ -985,15 +985,49 @@ SMOOTHNESS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SMOOTHNESS)
-def test_smoothness_is_selected_by_leave_one_out(kind, tmp_path):
+def test_smoothness_has_the_weights_of_marginal_likelihoods(kind, tmp_path):
     make, data, alphas = SMOOTHNESS[kind]
-    X, y = data()
-    gp = make("auto").fit(X, y)
-    values = {f"alpha={a}": corrected(make(a).fit(X, y), 4).mean() for a in alphas}
-    assert {trial.name: trial.last.value for trial in gp.selection.trials} == pytest.approx(values, abs=1e-3)
-    assert gp.selection.chosen.name == max(values, key=values.get)
+    X, y = data(0.3)
+    gp, single = make("auto").fit(X, y), {f"alpha={a}": make(a).fit(X, y) for a in alphas}
+    left_out = {name: corrected(one, 4).mean() for name, one in single.items()}
+    assert {trial.name: trial.last.value for trial in gp.selection.trials} == pytest.approx(left_out, abs=1e-3)
+    weights = softmax([one.log_marginal_likelihood().item() for one in single.values()])
+    weights = np.where(weights < 1e-3, 0, weights) / weights[weights >= 1e-3].sum()
+    found = [gp.selection.parts.get(name, 0) for name in single]
+    np.testing.assert_allclose(found, weights, atol=1e-3)
+    assert len(gp.members) == (weights > 0).sum() > 1
+    assert [weight for weight, _ in gp.members] == sorted(gp.selection.parts.values(), reverse=True)
+    latent, observed = gp.predict(X), gp.predict(X).observed()
+    for found, of in ((latent, lambda p: p), (observed, lambda p: p.observed())):
+        parts = [(weight, of(model.predict(X))) for weight, model in gp.members]
+        mean = sum(weight * part.mean for weight, part in parts)
+        variance = sum(weight * (part.variance + (part.mean - mean) ** 2) for weight, part in parts)
+        np.testing.assert_allclose(found.mean, mean, rtol=1e-9)
+        np.testing.assert_allclose(found.variance, variance, rtol=1e-9)
+    densities = [np.log(weight) + model.predict(X).observed().log_prob(y) for weight, model in gp.members]
+    np.testing.assert_allclose(observed.log_prob(y), np.logaddexp.reduce(densities), rtol=1e-9)
+    gp.save(tmp_path / "model", data=False)
+    np.testing.assert_array_equal(rfgp.load(tmp_path / "model").predict(X).variance, latent.variance)
     make("auto").condition(X, y).save(tmp_path / "begun", data=True)
     assert rfgp.load(tmp_path / "begun").fit(X, y).selection == gp.selection
+
+
+@pytest.mark.parametrize("kind", SMOOTHNESS)
+def test_clear_smoothness_is_a_single_model(kind):
+    make, data, _ = SMOOTHNESS[kind]
+    gp = make("auto").fit(*data(1e-3))
+    assert gp.members == () == gp.selection.weights
+    assert gp.selection.reason.startswith(f"{gp.selection.chosen.name}: the best")
+    assert list(gp.predict(data(1e-3)[0]).terms) == [kind]
+
+
+def test_smoothness_is_selected_if_models_cannot_be_averaged():
+    X, y = on_mesh(0.3)
+    for values, likelihood in ((np.stack([y, -y], 1), "gaussian"), (y > 0, "bernoulli")):
+        gp = rfgp.MeshGP(BALL, likelihood=likelihood, within=0.5, seed=0).fit(X, values, max_iterations=2)
+        scores = [trial.last.value for trial in gp.selection.trials]
+        assert gp.members == ()
+        assert gp.selection.best == np.argmax(scores)
 
 
 def test_smoothness_is_the_first_without_time():
