@@ -81,7 +81,9 @@ def test_page_includes_the_tables_of_each_race():
 def test_the_table_of_the_readme_has_todays_verdicts():
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| (\d+) \| (\d+) \| (\d+) \| ([\d.]+) \|$", readme, re.MULTILINE)
-    verdicts = [line.strip("| \n").split(" | ") for line in dict(page.tables(scores.read()))["rivals-verdicts"].splitlines()]
+    verdicts = [
+        line.strip("| \n").split(" | ") for line in dict(page.tables(scores.read()))["rivals-verdicts"].splitlines()
+    ]
     assert len(rows) == 6
     for package, *figures in rows:
         words = package.replace(",", "").split()[:1]
