@@ -23,8 +23,8 @@ class ModelScore(NamedTuple):
         log_density: The mean log predictive density of a row, in nats. Larger is better.
         difference: The log density of the best model minus this one, 0 for the best.
         difference_error: The standard error of the difference over the rows, 0 for the best.
-        coverage: The fraction of rows inside their 95 % intervals. NaN for classes.
-        rmse: The root mean squared error, in the unit of the target. NaN for classes.
+        coverage: The fraction of rows inside their 95 % intervals. NaN for several classes.
+        rmse: The root mean squared error, in the unit of the target. NaN for several classes.
 
     Examples:
         >>> from rfgp.compare import ModelScore
@@ -77,6 +77,8 @@ def compare_models(models: Mapping[str, GP], X: Any = None, y: Any = None) -> Mo
     such as those of a series.
 
     Left-out rows took part in the choice of the hyperparameters. With few rows for each, pass held-out rows instead.
+    Held-out rows have no known noise, exposures or trials: compare models that need them by left-out rows, or score
+    `predict(X).observed(exposure=...)` yourself.
 
     Args:
         models: At least two fitted models of one target, by name. Their columns may differ.

@@ -61,11 +61,26 @@ def candidate_periods(state: GPState) -> list[tuple[Any, float]]:
         x, most = (rows.inputs[:, index].double() * inputs.scale[index]).numpy(), limits().few_rows
         if column.is_date:
             gap, extent = _gap_and_extent(np.unique(x))
-            periods += [(column.key, period) for period in DATE_PERIODS if 4 * gap <= period <= extent / 2]
+            longest = longest_period(extent, gap)
+            periods += [(column.key, period) for period in DATE_PERIODS if 4 * gap <= period <= longest]
         else:
             period = dominant_period(x[:most], rows.targets[:most, 0].numpy())
             periods += [] if period is None else [(column.key, period)]
     return periods
+
+
+def longest_period(extent: float, gap: float) -> float:
+    """Return the longest period that rows cover twice, each row up to the next one; 730 days are two years.
+
+    Args:
+        extent: From the first row to the last.
+        gap: The median distance of rows.
+
+    Examples:
+        >>> longest_period(729.0, 1.0) > 365.25 > longest_period(728.0, 1.0)
+        True
+    """
+    return 1.001 * (extent + gap) / 2
 
 
 def _gap_and_extent(points: NDArray[np.float64]) -> tuple[float, float]:

@@ -291,9 +291,14 @@ class NoiseChoice:
         return score_of(len(self.rows.observed), self.log_probs[self.best], self.log_probs[0], self.rows.counts)
 
     @property
+    def least_gain(self) -> float:
+        """The log density, nats a row, that the best model must gain to replace one variance."""
+        return max(MIN_GAIN + 4 / float(self.rows.counts.sum()), self.score.difference_error)
+
+    @property
     def is_accepted(self) -> bool:
         """Whether the best model replaces one variance."""
-        return -self.score.difference > max(MIN_GAIN + 4 / float(self.rows.counts.sum()), self.score.difference_error)
+        return -self.score.difference > self.least_gain
 
     def report(
         self, validation: str, jacobian: float, optimism: float, accepted: str, proposals: Sequence[Trial]
@@ -315,6 +320,7 @@ class NoiseChoice:
         reason = f"Noise: {names[number]}: {text} {GAUSSIAN}.{accepted}"
         if not number:
             reason = f"Noise: {GAUSSIAN}. The best alternative, {names[self.best]}, has a {text} this."
+            reason += f" It would have to gain {self.least_gain:.2g}."
         for trial in proposals:
             reason += f" {trial.name} has a {_difference(trial.scores[-1])} this."
         return SelectionReport(number, (*trials, *proposals), reason, num_validation=n, validation=validation)

@@ -43,7 +43,7 @@ from rfgp.models.state import averaged
 from rfgp.rows import Block, is_read_in_blocks, rows_in_memory
 from rfgp.selection.candidates import Candidate
 from rfgp.selection.costs import EVALUATION_FLOPS, EVALUATIONS
-from rfgp.selection.groups import DATE_PERIODS, FORWARD, dominant_period
+from rfgp.selection.groups import DATE_PERIODS, FORWARD, dominant_period, longest_period
 from rfgp.selection.successive_halving import mixture_log_prob_of
 from rfgp.selection.validation import conditioned, initial_state_for, scored, take_rows
 
@@ -226,7 +226,7 @@ class SeriesSelection:
         return [
             Season(name, period, _num_harmonics(period, gap, most[name]))
             for name, period in zip(names, DATE_PERIODS, strict=True)
-            if MIN_STEPS * gap <= period <= extent / 2
+            if MIN_STEPS * gap <= period <= longest_period(extent, gap)
         ]
 
     def _kernels(self, seasons: Sequence[Season], *, is_changing: bool) -> list[Kernel]:

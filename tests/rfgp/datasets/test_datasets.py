@@ -304,7 +304,7 @@ def test_splits_never_change():
 
 def test_committed_files_match_the_generators(tmp_path):
     written = datasets.write_all(tmp_path)
-    real = {"README.md", "LICENSE-matplotlib.txt", "idler_riser.STL", "jacksboro.nc", "pems.rda"}
+    real = {"README.md", "LICENSE-matplotlib.txt", "LICENSE-trimesh.txt", "idler_riser.STL", "jacksboro.nc", "pems.rda"}
     assert {path.name for path in written} | real == {path.name for path in COMMITTED.iterdir()}
     for path in written:
         assert path.read_bytes() == (COMMITTED / path.name).read_bytes(), f"{path.name}: run `make data`"
