@@ -56,10 +56,11 @@ NATS, DEVIATIONS = (1e-4, 1e-2), (1e-3, 3e-2)
 
 
 def processor():
-    """Return the names of the processor and of the instructions that torch uses."""
+    """Return the name of the processor, its family and model, and the instructions that torch uses."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    return f"{name or platform.processor()} {torch.backends.cpu.get_cpu_capability()}"
+    values = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in reversed(lines))}
+    names = [values[key] for key in ("model name", "cpu family", "model") if key in values] or [platform.processor()]
+    return " ".join([*names, torch.backends.cpu.get_cpu_capability()])
 
 
 def results_of(name):
