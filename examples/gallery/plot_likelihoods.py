@@ -54,7 +54,6 @@ for i, name in enumerate(species):
 left.set(xlabel="length of the bill, mm", ylabel="depth of the bill, mm", title="three classes")
 left.legend(loc="lower left")
 
-# %%
 # The number of rentals has a negative binomial distribution around the exponential of a function of the hour.
 hours = rfgp.datasets.load("bikes-hourly")
 hours = hours[(hours["time"] >= "2012-09-01") & (hours["time"] < "2012-10-01") & (hours["workingday"] == 1)]

@@ -4,7 +4,7 @@ The terms of a table: trend, holidays and weather
 
 Bicycles rented in Washington on 731 days of 2011 and 2012 (UCI, H. Fanaee-T and J. Gama 2013, CC BY 4.0). One model is
 a sum of terms, and each term has a 95 % band of its own. Effects are centered, because a constant could belong to any
-of them. The term "days" is what a day shares with the days around it.
+of them. Percentages are shares of the variance. The term "days" is what a day shares with the days around it.
 """
 
 import matplotlib.pyplot as plt
@@ -40,9 +40,7 @@ axes.hist(residual, 40, color=COLORS[7])
 axes.set(title="residuals", xlabel="thousand a day", ylabel="days")
 for i, name in enumerate(("trend", "temperature", "humidity", "kind")):
     axes = plot_term(gp, name, bikes, axes=figure.add_subplot(grid[1, i]))
-    axes.set(
-        title=f"{name}: {gp.terms[name].share:.0%} of the variance", ylabel="effect, thousand a day" if i == 0 else ""
-    )
+    axes.set(title=f"{name}, {gp.terms[name].share:.0%}", ylabel="effect, thousand a day" if i == 0 else "")
     axes.set_xlabel({"temperature": "°C", "humidity": "%", "kind": "thousand a day"}.get(name, ""))
     if name == "trend":
         axes.xaxis.set_major_locator(plt.matplotlib.dates.YearLocator())
