@@ -40,7 +40,6 @@ for axes, (title, (likelihood, target, variance, density)) in zip(panels, cases.
     axes.legend(fontsize="small")
     print(found)
 
-# %%
 # If the classes are separated, larger values of f explain the labels as well. The mode stays near 0.
 x = np.sort(np.random.default_rng(0).uniform(-3, 3, 60))[:, None]
 labels, grid = (x[:, 0] > 0).astype(int), np.linspace(-3, 3, 121)[:, None]
