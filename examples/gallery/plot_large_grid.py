@@ -1,8 +1,8 @@
 """
-A million nodes, exactly
-========================
+360,000 nodes, exactly
+======================
 
-A field on a grid of a million nodes is known, with noise, at 10,000 of them. The regularized Laplacian kernel has a
+A field on a grid of 360,000 nodes is known, with noise, at 3,600 of them. The regularized Laplacian kernel has a
 sparse precision, so the means and the standard deviations of all nodes are exact. The hyperparameters are fitted on a
 part of 22,500 nodes. They are in steps of the graph, and hold for the whole grid.
 """
@@ -16,7 +16,7 @@ import graphs
 import rfgp
 from rfgp.palette import COLOR_MAPS, color_range
 
-SIDE, PART = 1000, 150
+SIDE, PART = 600, 150
 rng = np.random.default_rng(0)
 waves = np.hypot(*np.meshgrid(np.fft.fftfreq(SIDE), np.fft.fftfreq(SIDE)))
 field = np.fft.ifft2(np.fft.fft2(rng.standard_normal((SIDE, SIDE))) / (1 + (120 * waves) ** 2) ** 1.5).real
@@ -38,7 +38,7 @@ part.fit(*observe(PART, 1000))
 fitted = time.perf_counter()
 values = {name: getattr(part.hyperparameters, name).item() for name in ("outputscale", "noise")}
 gp = rfgp.GraphGP(graphs.Graph.from_grid((SIDE, SIDE)), part.fitted_kernel, features="precision", seed=0, **values)
-nodes, y = observe(SIDE, 10_000)
+nodes, y = observe(SIDE, 3600)
 gp.condition(nodes, y)
 conditioned = time.perf_counter()
 prediction = gp.predict(np.arange(SIDE * SIDE))
