@@ -111,6 +111,8 @@ class Input:
     Examples:
         >>> Input(Path("mesh.ply")).kind, Input(Path("airfoil")).kind
         ('mesh', 'table')
+        >>> Input(Path("bikes")).name.name  # a file of the package
+        'bikes.csv'
     """
 
     def __init__(self, name: Path) -> None:

@@ -579,3 +579,12 @@ def test_shares_of_terms_that_overlap_leave_a_covariance():
     parts = [np.asarray(p[name].mean) for name in terms]
     rest = 2 * np.cov(*parts, ddof=1)[0, 1] / np.var(parts[0] + parts[1], ddof=1)
     assert 1 - sum(term.share for term in terms.values()) == pytest.approx(rest, abs=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("days", "has_year"), [(730, True), (700, False)])
+def test_two_calendar_years_have_a_yearly_season(days, has_year):
+    day = np.arange(days)
+    y = np.sin(2 * np.pi * day / 365.25) + 0.1 * np.random.default_rng(0).standard_normal(days)
+    trials = rfgp.GP(seed=0).select({"day": np.datetime64("2025-01-01") + day}, y).trials
+    assert any("year" in trial.name for trial in trials) == has_year
