@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,10 +29,12 @@ _SLOW_HOPS = 6
 """The number of hops after which the mean size of neighborhoods is compared with `_SLOW_NODES`."""
 _SHIFT = 1e-6
 """c - 1 in the operator (c - U)^-1."""
+_FOUND: "WeakKeyDictionary[Graph, tuple[Floats, Floats]]" = WeakKeyDictionary()
+"""The eigenpairs that were computed last for a graph. A fit needs them several times."""
 
 
 def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
-    """Return the r largest eigenvalues of U, descending, and eigenvectors (N, r).
+    """Return the r largest eigenvalues of U, descending, and eigenvectors (N, r), kept with the graph.
 
     The eigenvalue 1 has one eigenvector for each connected component, sqrt(d) there. Lanczos' method from a single
     vector cannot separate the eigenvectors of one eigenvalue. Therefore eigenpairs are deflated as they are found, and
@@ -47,9 +50,10 @@ def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
     Examples:
         >>> import graphs
         >>> from graphs.features.spectrum import largest_eigenpairs
-        >>> values, vectors = largest_eigenpairs(graphs.Graph.from_grid((10, 10)), 3)
-        >>> round(float(values[0]), 12), vectors.shape
-        (1.0, (100, 3))
+        >>> grid = graphs.Graph.from_grid((10, 10))
+        >>> values, vectors = largest_eigenpairs(grid, 3)
+        >>> round(float(values[0]), 12), vectors.shape, largest_eigenpairs(grid, 3)[1] is vectors
+        (1.0, (100, 3), True)
     """
     count, component = connected_components(graph.adjacency, directed=False)
     sqrt_degrees = TransitionModel(graph, "weights").sqrt_degrees
@@ -60,6 +64,8 @@ def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
     indicators = sp.csr_array((sqrt_degrees, (np.arange(graph.num_nodes), component)), shape=(graph.num_nodes, count))
     if rank <= count:
         return np.ones(rank), np.ascontiguousarray(indicators[:, :rank].toarray())
+    if graph in _FOUND and len(_FOUND[graph][0]) == rank:
+        return _FOUND[graph]
     values, vectors = np.ones(count), indicators.toarray()
     generator, wanted, operator = np.random.default_rng(0), rank - count, _Operator.of(graph)
     for _ in range(_MAX_ROUNDS):
@@ -79,7 +85,8 @@ def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
             f"The {rank} largest eigenvalues of the graph must converge, got {len(values)} of them. Use a smaller rank "
             "or chebyshev_features."
         )
-    return np.clip(values, -1, 1), np.ascontiguousarray(vectors)
+    _FOUND[graph] = found = np.clip(values, -1, 1), np.ascontiguousarray(vectors)
+    return found
 
 
 def _converged_eigenpairs(
