@@ -69,7 +69,7 @@ format: $(STAMP)  ## write the format that lint expects
 
 docs: $(STAMP)  ## the site in out/docs, and the code of its pages; warnings and broken links are errors
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
-	OMP_NUM_THREADS=$(WORKERS) $(BIN)/sphinx-build -W --keep-going -q -b html docs out/docs
+	WORKERS=$(WORKERS) OMP_NUM_THREADS=1 $(BIN)/sphinx-build -j $(WORKERS) -W --keep-going -q -b html docs out/docs
 	$(PYTEST) -m pages tests/house
 
 data: $(STAMP)  ## write data/ again from the seeded generators

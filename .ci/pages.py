@@ -18,7 +18,7 @@ from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
 
-SECONDS = 200.0
+SECONDS = 60.0
 """The seconds after which no page begins."""
 
 

@@ -56,6 +56,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_memory": False,
+    "parallel": int(os.environ.get("WORKERS", 0)),  # the processes of the gallery, if not 0; `make docs` names them
     "plot_gallery": "True",
     "show_signature": False,
     "ignore_repr_types": r"matplotlib",
@@ -63,6 +64,7 @@ sphinx_gallery_conf = {
     "doc_module": ("rfgp", "graphs"),
 }
 warnings.filterwarnings("ignore", category=UserWarning, module="matplotlib")
+warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given")  # and was replaced
 BOTH = {"InvalidArgumentError", "MissingDependencyError", "NotPositiveDefiniteError"}  # of both packages
 
 
@@ -140,3 +142,4 @@ def setup(app):
     app.connect("builder-inited", write_results)
     app.connect("autodoc-process-docstring", edit_docstring, priority=100)
     app.connect("autodoc-skip-member", skip_member)
+    app.extensions["sphinx-mathjax-offline"].parallel_read_safe = True  # it adds a file, and does not say so

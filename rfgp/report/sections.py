@@ -65,6 +65,7 @@ def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
     explained = f"{100 * study.r_squared:.1f} %" if math.isfinite(study.r_squared) else "not defined"
     best = min(study.baselines, key=lambda baseline: baseline.rmse, default=None)
     percent = 100 * math.expm1(study.rmse) if study.is_log else 0.0
+    density, its_error = study.log_density
     out = [
         (
             "Error on held-out data (RMSE)",
@@ -77,6 +78,7 @@ def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
             f"{100 * study.coverage:.1f} %",
             f"{covered:,} of {count:,}: {verdict(study, noun)}",
         ),
+        ("Log density", f"{density:.3f}", sentence("density_card", study=study, error=its_error)),
     ]
     if study.comparison is not None and study.method_and_size is not None:
         (method, size), points = study.method_and_size, len(study.comparison.example.observed)

@@ -136,7 +136,13 @@ class Study:
     @property
     def nlpd(self) -> float:
         """The mean negative log predictive density, in nats per held-out point."""
-        return metrics.nlpd(self.observed, self.prediction)
+        return -self.log_density[0]
+
+    @property
+    def log_density(self) -> tuple[float, float]:
+        """The mean log density of a held-out target in nats, and its standard error."""
+        values = np.asarray(self.prediction.observed().log_prob(self.observed))
+        return float(values.mean()), float(values.std() / math.sqrt(self.num_independent))
 
     @property
     def coverage(self) -> float:
