@@ -140,9 +140,13 @@ class _SpectralKernel(NamedTuple):
         weights = self.values[:, None] * (self._at(inputs).mT @ coefficients)
         return lambda x: self._at(x) @ weights
 
+    def positions(self, inputs: Tensor) -> Tensor:
+        """Return the positions (n,) of the nodes of rows (n, D)."""
+        return position_of(self.column, inputs)
+
     def _at(self, inputs: Tensor) -> Tensor:
         """Return the eigenvectors (n, N) at the nodes of rows (n, D)."""
-        return self.vectors[position_of(self.column, inputs)]
+        return self.vectors[self.positions(inputs)]
 
 
 class FieldFeatures(NodeFeatures):

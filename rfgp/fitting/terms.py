@@ -64,7 +64,7 @@ from rfgp.models.spec import inference_of
 from rfgp.models.state import at_starting_values, with_basis_of
 from rfgp.parameters import ParameterValues
 from rfgp.rows import Rows, gathered, is_read_in_blocks
-from rfgp.solvers import chain, onepass
+from rfgp.solvers import chain, onepass, spectral
 from rfgp.solvers.choice import uses_cg
 from rfgp.solvers.onepass import has_lattices, residual_variance_of
 from rfgp.threads import in_one_thread
@@ -165,10 +165,12 @@ def _stages(fit: TermFit) -> list[SearchStage]:
 def _fit_field(fit: TermFit) -> tuple[GPState, FitReport]:
     """Fit one kernel on nodes, roads or a mesh on all rows, and renew its basis at the hyperparameters found.
 
-    A covariance matrix of all rows is first replaced by that of few rows, which also find the basis for all.
+    A covariance matrix of all rows is first replaced by that of few rows, which also find the basis for all. Rows at
+    nearly all nodes need no such start (`rfgp.solvers.spectral`).
     """
     fit, rows, first = fit.at(start_of_field(fit)), gathered(fit.rows), list[FitReport]()
-    is_dense = not (fit.prior.precisions or fit.prior.weights)
+    unseen = spectral.num_unseen(fit.prior, rows)
+    is_dense = not (fit.prior.precisions or fit.prior.weights) and (unseen is None or unseen > SCREENED_ROWS)
     if is_dense and len(rows) > 2 * SCREENED_ROWS and fit.free and not fit.plan.is_continued:
         fit, report = search(fit, fit.subset(SCREENED_ROWS))
         fit, first = fit if fit.plan.is_over() else fit.with_new_basis(), [report]

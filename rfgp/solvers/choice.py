@@ -9,7 +9,7 @@ from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.limits import limits
 from rfgp.rows import Block, Rows, gathered
-from rfgp.solvers import chain, onepass, statespace
+from rfgp.solvers import chain, onepass, spectral, statespace
 from rfgp.solvers.bordered import BorderedPosterior, BorderedSolver, bordered_latent
 from rfgp.solvers.chain import ChainSolver
 from rfgp.solvers.dense import DensePosterior, DenseSolver
@@ -68,7 +68,7 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
     alone are solved through F x F algebra, in passes over blocks of rows, unless there are more weights than rows.
     Nearest neighbors are whitened. Processes of one column are filtered, with a border of weights. Other sparse
     precisions have a sparse factor with such a border. Sparse features of many rows are solved by conjugate gradients.
-    Everything else is dense.
+    Exact kernels at most nodes of a graph are solved through the nodes without a row. Everything else is dense.
 
     Args:
         prior: The prior, with gradients.
@@ -95,7 +95,10 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
         return LowRankSolver(LinearModel(prior.dense, rows, mean, noise))
     if prior.neighbors is not None:
         return _with_neighbors(prior, gathered(rows), mean, noise)
-    return solver_in_memory(prior, rows, mean, noise)
+    block = gathered(rows)
+    if spectral.num_unseen(prior, block) is not None:
+        return spectral.SpectralSolver(prior, block, mean, noise)
+    return solver_in_memory(prior, block, mean, noise)
 
 
 def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Inference:

@@ -11,7 +11,6 @@ fewer features than rows.)
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,7 +27,7 @@ from rfgp.solvers.lowrank import LowRankPosterior, RowCovariance
 from rfgp.solvers.role import Functions, Posterior, Shape, Solver, TermwisePosterior, log_density
 from rfgp.torch_context import CachedWithoutLock
 
-_ROUNDING = torch.finfo(torch.float64).eps
+ROUNDING = torch.finfo(torch.float64).eps
 """The variance of rounding errors, in units of the mean prior variance times the number of rows.
 
 The eigenvalues of an (n, n) covariance have errors of about n eps times its mean diagonal entry. Without this variance,
@@ -64,11 +63,12 @@ class DenseSolver(Solver):
     def __init__(self, prior: Prior, rows: Block, mean: Tensor, noise: Tensor, gram: Gram | None = None) -> None:
         super().__init__(rows, mean, noise)
         self._prior, self._given_noise = prior, self._noise
-        self._gram = prior.gram(rows.inputs) if gram is None else gram
-        self._rounding = rounding_variance(self._kernel)
+        if gram is not None:
+            vars(self)["_gram"] = gram
+        self._rounding = ROUNDING * len(rows) * self._mean_variance
         self._noise = torch.hypot(self._given_noise.detach(), self._rounding)
 
-    def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+    def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> "DenseSolver":
         """Return the solver for other targets and noise of the same inputs.
 
         For the same noise the factor is reused.
@@ -78,10 +78,25 @@ class DenseSolver(Solver):
             mean: The prior mean, (k,), float64.
             noise: The variance of one observation, 0-d, float64.
         """
-        other = type(self)(self._prior, rows, mean, noise, self._gram)
+        other = DenseSolver(self._prior, rows, mean, noise, self._gram)
         if "_factor" in vars(self) and torch.equal(other._noise, self._noise):
             vars(other)["_factor"] = self._factor
         return other
+
+    @cached_property
+    def _gram(self) -> Gram:
+        """K (n, n) and its gradient."""
+        return self._prior.gram(self._rows.inputs)
+
+    @property
+    def _tensors(self) -> tuple[Tensor, ...]:
+        """The tensors (...) that K depends on."""
+        return self._gram.tensors
+
+    @property
+    def _mean_variance(self) -> Tensor:
+        """The mean of the prior variances of the rows, 0-d."""
+        return self._kernel.diagonal().mean()
 
     @property
     def _kernel(self) -> Tensor:
@@ -100,7 +115,7 @@ class DenseSolver(Solver):
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
-        return with_gradient(self._value, *self._gram.tensors, self._given_noise, self._residual) + self._other_terms
+        return with_gradient(self._value, *self._tensors, self._given_noise, self._residual) + self._other_terms
 
     def likelihood_and_gradients(self) -> tuple[Tensor, list[Tensor | None]]:
         """Return the log marginal likelihood, 0-d, and its gradients.
@@ -113,8 +128,7 @@ class DenseSolver(Solver):
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         squares = (self._residual.detach() * self.solved).sum(0)
-        log_determinant = 2 * self._factor.diagonal().log().sum()
-        return log_density(squares, log_determinant, self._rows.output_weights, len(self._rows)), self._gradients
+        return log_density(squares, self._log_determinant, self._rows.output_weights, len(self._rows)), self._gradients
 
     def _gradients(self) -> list[Tensor | None]:
         """Return the gradients in the tensors of the prior, in the given noise, and in the residual.
@@ -127,7 +141,7 @@ class DenseSolver(Solver):
         in_covariance.addmm_(counted, self.solved.mT, beta=-0.5 * float(output_weights.sum()), alpha=0.5)
         in_noise = in_covariance.diagonal() / self._noise
         in_given = in_noise * self._given_noise.detach()
-        in_covariance.diagonal().add_(_ROUNDING * self._rounding * in_noise.sum())
+        in_covariance.diagonal().add_(ROUNDING * self._rounding * in_noise.sum())
         return [*self._gram.pull_back(in_covariance), in_given, -counted]
 
     @cached_property
@@ -162,7 +176,12 @@ class DenseSolver(Solver):
     @property
     def log_determinant(self) -> Tensor:
         """The log determinant of I + K D^-1, 0-d."""
-        return 2 * self._factor.diagonal().log().sum() - self._noise.log().sum()
+        return self._log_determinant - self._noise.log().sum()
+
+    @property
+    def _log_determinant(self) -> Tensor:
+        """The log determinant of C, 0-d."""
+        return 2 * self._factor.diagonal().log().sum()
 
     def posterior(self) -> Posterior:
         """Return the posterior, with gradients if C or y has some.
@@ -171,7 +190,7 @@ class DenseSolver(Solver):
         `DensePosterior` with the factor of C.
         """
         factor, coefficients = self._factor, self.solved
-        tensors = *self._gram.tensors, self._given_noise, self._residual
+        tensors = *self._tensors, self._given_noise, self._residual
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             kernel = self._prior.kernel(self._rows.inputs, self._rows.inputs).double()
             factor = _factorized(kernel, torch.hypot(self._given_noise, rounding_variance(kernel)))
@@ -310,4 +329,4 @@ def rounding_variance(covariance: Tensor) -> Tensor:
     Args:
         covariance: The covariance, (n, n), float64.
     """
-    return _ROUNDING * len(covariance) * covariance.diagonal().mean()
+    return ROUNDING * len(covariance) * covariance.diagonal().mean()

@@ -577,7 +577,7 @@ class Solver(Inference):
         self._other_terms, self._order = rows.replicate_log_prob(noise) + bound, order
 
     @abstractmethod
-    def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
+    def with_data(self, rows: Block, mean: Tensor, noise: Tensor) -> "Solver":
         """Return the solver for other targets and noise of the same inputs.
 
         If the noise is unchanged, the factors are reused, and other targets cost one solve.

@@ -45,6 +45,7 @@ def rows(n, seed):
         "p": rng.normal(2, 1, n),
         "s": rng.choice(list("abcd"), n),
         "node": np.array([f"n{i}" for i in rng.integers(0, 20, n)]),
+        "place": np.array([f"n{i}" for i in np.arange(n) + 20]),
         "road": rng.integers(0, 3, n),
         "fraction": rng.uniform(0, 1, n),
     }
@@ -63,6 +64,7 @@ def numbers(table):
 
 
 X = taken(rows(N, 1), np.r_[0:7, 3, 8:N])  # row 7 is a copy of row 3
+X["place"] = np.array([f"n{i}" for i in np.random.default_rng(7).permutation(50)[:N]])  # most nodes of a ring
 NEW = joined(taken(rows(M, 2), [0, 1, 2, 2]), taken(X, [5, 9]))  # a point twice, and two rows
 WHOLE = joined(X, NEW)
 Y = np.sin(X["h"] / 3) + 0.3 * X["p"] + 0.2 * (X["s"] == "a") + 0.1 * np.random.default_rng(3).normal(size=N)
@@ -100,6 +102,7 @@ TERMS = {
     "s": (k.Harmonics("h", 9.0, num_harmonics=2, lengthscale=1.3) * k.Matern("h", lengthscale=30.0)).named("s"),
     "u": k.Matern(("h", "p"), nu=1.5, lengthscale=(4.0, 1.5), rotation=30, name="u"),
     "n": k.RBF(("h", "p"), lengthscale=(4.0, 8.0), rotation=-50, name="n"),
+    "e": k.Nodes(ring(50), graphs.kernels.Diffusion(1.5), column="place", name="e"),
 }
 SCALE = {name: 0.5 + 0.05 * i for i, name in enumerate(TERMS)} | {"l": 0.15, "v": 0.15, "b": 0.04, "i": 2e-4}
 
@@ -252,6 +255,7 @@ CASES = {
     "walks and fitc": Case({"d": WALKS, "a": points("fitc")}, limits=CG, estimated=True, digits=1e-6),
     "walks alone": Case({"d": WALKS}, functions=True),
     "nodes exact": Case({"d": EXACT}, functions=True),
+    "most nodes": Case({"e": EXACT}, functions=True),
     "chebyshev": Case({"d": rfgp.Chebyshev(3)}, functions=True),
     "taylor": Case({"d": rfgp.Taylor(3)}, functions=True),
     "spectrum": Case({"d": rfgp.TruncatedSpectrum(6), "l": EXACT}, functions=True),
@@ -761,7 +765,7 @@ def test_draws_have_the_moments(case):
 INSIDE = {**taken(NEW, slice(0, 3)), "p": np.array([1.3, 2.2, 2.9])}
 
 
-CONSTANT = {"g", "f", "q", "d"}
+CONSTANT = {"g", "f", "q", "d", "e"}
 """The terms that do not depend on numbers."""
 WITHOUT_SLOPES = ["roads", "smooth roads", "roads of groups", "responses and nodes", "few responses and others"]
 
