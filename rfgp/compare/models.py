@@ -70,23 +70,34 @@ class ModelComparison:
         return "\n".join([f"{counted(self.num_rows, 'row')}, {self.rows}", *table])
 
 
-def compare_models(models: Mapping[str, GP], X: Any = None, y: Any = None) -> ModelComparison:
+def compare_models(
+    models: Mapping[str, GP],
+    X: Any = None,
+    y: Any = None,
+    *,
+    exposure: Any = None,
+    trials: Any = None,
+    censored: Any = None,
+) -> ModelComparison:
     """Compare fitted models by the log density of held-out rows, or of left-out training rows.
 
     Differences are paired: hard rows are hard for all models. Their standard error is too small for dependent rows,
     such as those of a series.
 
     Left-out rows took part in the choice of the hyperparameters. With few rows for each, pass held-out rows instead.
-    Held-out rows have no known noise, exposures or trials: compare models that need them by left-out rows, or score
-    `predict(X).observed(exposure=...)` yourself.
+    Held-out rows have no known noise: compare models that need it by left-out rows.
 
     Args:
         models: At least two fitted models of one target, by name. Their columns may differ.
         X: Held-out inputs of all models, such as a dataframe. If None, training rows are left out one at a time.
         y: Held-out targets (n,).
+        exposure: The exposures of held-out rows, (n,) or one number, if the models take them.
+        trials: Their numbers of trials, likewise.
+        censored: Their codes of censoring, likewise.
 
     Raises:
-        InvalidArgumentError: If there is one model only, X or y is missing, or their lengths differ.
+        InvalidArgumentError: If there is one model only, X or y is missing, their lengths differ, or a model takes no
+            exposures, trials or censoring.
         NotFittedError: If a model has no data yet, or no rows to leave out.
         DataError: If models were fitted to other rows or targets, or a row has no finite density.
 
@@ -104,6 +115,9 @@ def compare_models(models: Mapping[str, GP], X: Any = None, y: Any = None) -> Mo
         raise InvalidArgumentError("models must be a dict of at least two fitted GPs by name. Fit a second one.")
     if (X is None) != (y is None):
         raise InvalidArgumentError("X and y must be given together. Omit both to leave out training rows.")
+    numbers = {"exposure": exposure, "trials": trials, "censored": censored}
+    if X is None and any(values is not None for values in numbers.values()):
+        raise InvalidArgumentError("exposure, trials and censored are of held-out rows. Pass X and y as well.")
     names, rows = list(models), [(gp.predict(X), y) if X is not None else _left_out(gp.state) for gp in models.values()]
     for name, (_, targets) in zip(names, rows, strict=True):
         first = rows[0][1]
@@ -113,7 +127,9 @@ def compare_models(models: Mapping[str, GP], X: Any = None, y: Any = None) -> Mo
                 f"Models {quoted(names[0])} and {quoted(name)} must have the same training targets, got {sizes}. Fit "
                 "both to the same rows and unit, or pass held-out X and y."
             )
-    found = [_scores(name, prediction.observed(), y) for name, (prediction, y) in zip(names, rows, strict=True)]
+    found = [
+        _scores(name, prediction.observed(**numbers), y) for name, (prediction, y) in zip(names, rows, strict=True)
+    ]
     best = max(found, key=lambda scores: float(scores[0].mean()))[0]
     table = {}
     for name, (log_density, *others) in zip(names, found, strict=True):

@@ -52,6 +52,20 @@ def test_classes_have_densities_alone():
     assert np.isnan([found.rmse, found.coverage]).all()
 
 
+def test_counts_have_the_exposures_of_held_out_rows():
+    exposure = np.where(np.arange(90) % 2, 4.0, 1.0)
+    y = np.random.default_rng(1).poisson(exposure * np.exp(X[:, 0])).astype(float)
+    models = {
+        name: rfgp.GP(kernel, "poisson", seed=0).condition(X[TRAIN], y[TRAIN], exposure=exposure[TRAIN])
+        for name, kernel in {"line": k.Linear(), "smooth": k.RBF()}.items()
+    }
+    found = compare_models(models, X[TEST], y[TEST], exposure=exposure[TEST]).scores["line"]
+    observed = models["line"].predict(X[TEST]).observed(exposure=exposure[TEST])
+    assert found.log_density == pytest.approx(-rfgp.metrics.nlpd(y[TEST], observed))
+    with pytest.raises(rfgp.InvalidArgumentError, match="Pass X and y"):
+        compare_models(models, exposure=exposure[TEST])
+
+
 @pytest.mark.parametrize(
     ("other", "data", "error", "word"),
     [
