@@ -226,6 +226,23 @@ def roads(scale: Scale) -> Run:
     return lambda: total(on_roads(network).condition(middles[seen], y).predict(middles))
 
 
+def nodes(scale: Scale) -> Run:
+    """Return the case of a fit of an exact kernel on a graph: a grid of 2,000 nodes, nine tenths of them observed."""
+    import graphs
+    import rfgp
+
+    graph = graphs.Graph.from_grid((scale(50), 40))
+    rng, count = np.random.default_rng(0), graph.num_nodes
+    places = rng.permutation(count)[: 9 * count // 10]
+    y = np.sin(places // 40 / 8) + np.cos(places % 40 / 6) + 0.1 * rng.standard_normal(len(places))
+
+    def run() -> float:
+        gp = rfgp.GraphGP(graph, features="exact", seed=0)
+        return total(gp.fit(places, y).predict(np.arange(count)))
+
+    return run
+
+
 def local_model() -> Any:
     """Return a model of a local process alone."""
     import rfgp
@@ -320,6 +337,7 @@ CASES: dict[str, Callable[[Scale], Run]] = {
     "streamed": streamed,
     "grid": grid,
     "roads": roads,
+    "nodes": nodes,
     "local": local,
     "fit": fit,
     "laplace": laplace,

@@ -165,11 +165,11 @@ def _stages(fit: TermFit) -> list[SearchStage]:
 def _fit_field(fit: TermFit) -> tuple[GPState, FitReport]:
     """Fit one kernel on nodes, roads or a mesh on all rows, and renew its basis at the hyperparameters found.
 
-    A covariance matrix of all rows is first replaced by that of few rows, which also find the basis for all. Rows at
-    nearly all nodes need no such start (`rfgp.solvers.spectral`).
+    A covariance matrix of all rows is first replaced by that of few rows, which also find the basis for all. If few
+    nodes have no row, `rfgp.solvers.spectral` needs no such start.
     """
     fit, rows, first = fit.at(start_of_field(fit)), gathered(fit.rows), list[FitReport]()
-    unseen = spectral.num_unseen(fit.prior, rows)
+    unseen = spectral.num_unseen(fit.prior, rows) if fit.spec.is_gaussian else None
     is_dense = not (fit.prior.precisions or fit.prior.weights) and (unseen is None or unseen > SCREENED_ROWS)
     if is_dense and len(rows) > 2 * SCREENED_ROWS and fit.free and not fit.plan.is_continued:
         fit, report = search(fit, fit.subset(SCREENED_ROWS))

@@ -68,7 +68,8 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
     alone are solved through F x F algebra, in passes over blocks of rows, unless there are more weights than rows.
     Nearest neighbors are whitened. Processes of one column are filtered, with a border of weights. Other sparse
     precisions have a sparse factor with such a border. Sparse features of many rows are solved by conjugate gradients.
-    Exact kernels at most nodes of a graph are solved through the nodes without a row. Everything else is dense.
+    An exact kernel of a graph, most of whose nodes have a row, is solved through the other nodes. Everything else is
+    dense.
 
     Args:
         prior: The prior, with gradients.

@@ -1,4 +1,4 @@
-"""Gaussian regression at most nodes of a graph, through the nodes without a row.
+"""Gaussian regression on a graph, most of whose nodes have a row, through the other nodes.
 
 The covariance of noisy values at all N nodes is V diag(s + d) V^T, with orthonormal V and noise d. Its inverse is P = V
 diag(D) V^T with D = 1 / (s + d). Let o be the n nodes with a row and m the others. The covariance C of the rows has
@@ -59,7 +59,7 @@ def num_unseen(prior: Prior, rows: Block) -> int | None:
 
 
 class SpectralSolver(DenseSolver):
-    """Rows at most nodes of a graph. Predictions are those of `DenseSolver`.
+    """Rows of most of the nodes of a graph. Predictions are those of `DenseSolver`.
 
     Args:
         prior: The prior, with gradients, whose `num_unseen` is not None.
@@ -107,7 +107,7 @@ class SpectralSolver(DenseSolver):
 
     @cached_property
     def _weights(self) -> Tensor:
-        """B = D V^T R, (N, k)."""
+        """The coefficients b = D V^T R of eigenvectors, (N, k)."""
         residual = self._residual.detach()
         known = residual.new_zeros(len(self._vectors), residual.shape[1]).index_copy(0, self._nodes, residual)
         weights = self._precisions[:, None] * (self._vectors.mT @ known)
