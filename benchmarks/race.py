@@ -1,10 +1,10 @@
 """Compare models on splits of tables: a process for each fit; scores, seconds and memory as lines of JSON.
 
 A race has tables, a function that splits them, and models. `Race.main` is its command line. Each fit runs in a process
-of its own, on `--threads` threads, and is ended after `--limit` seconds. Imports are not timed. Nothing is tuned on
-held-out rows. A model whose package is not installed is left out. Results are added to `--out`, and fits that the file
-has are not run again. `--page` prints means and standard errors, and `--against MODEL` differences from a model, paired
-by split.
+of its own, on `--threads` threads, and is ended after `--limit` seconds; a model that was ended so is not fitted to
+other splits of that table. Imports are not timed. Nothing is tuned on held-out rows. A model whose package is not
+installed is left out. Results are added to `--out`, and fits that the file has are not run again. `--page` prints means
+and standard errors, and `--against MODEL` differences from a model, paired by split.
 
     python -m benchmarks.races.NAME [--tables T,...] [--racers R,...] [--splits N] [--limit SECONDS] [--out FILE]
                                     [--rows N] [--folder UCI] [--threads N] [--page] [--against MODEL]
@@ -34,6 +34,7 @@ from benchmarks import scores
 Array = NDArray[Any]
 Fit = Callable[..., Callable[[Any], Any]]
 """`fit(X, y, seed)` returns a function of new rows to a distribution (`benchmarks.scores`)."""
+_TOO_LONG = "longer than"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -116,8 +117,9 @@ class Race:
             return
         found = read(options.out)
         done = {(row["table"], row["seed"], row["racer"]) for row in found}
+        slow = {(row["table"], row["racer"]) for row in found if row.get("failed", "").startswith(_TOO_LONG)}
         for table, seed, name in self._cases(options):
-            if (table, seed, name) in done or options.page or options.against:
+            if (table, seed, name) in done or (table, name) in slow or options.page or options.against:
                 continue
             if not (figures := self._apart(table, seed, name, options)):
                 continue
@@ -126,6 +128,8 @@ class Race:
             print(f"{table} {seed} {name:16s} {said}{row.get('failed', '')}", flush=True)
             found.append(row)
             add(row, options.out)
+            if row.get("failed", "").startswith(_TOO_LONG):
+                slow.add((table, name))
         if options.page or options.against:
             print(page(found, options.against))
 
@@ -204,7 +208,7 @@ def apart(module: str, limit: float | None, *arguments: Any, **environment: str)
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit, env=env)
     except subprocess.TimeoutExpired:
-        return {"failed": f"longer than {limit:.0f} s"}
+        return {"failed": f"{_TOO_LONG} {limit:.0f} s"}
     if done.returncode:
         return {"failed": done.stderr.strip()[-300:] or "killed"}
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
