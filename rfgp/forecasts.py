@@ -31,6 +31,7 @@ from rfgp.fitting import Plan, fit_terms
 from rfgp.inference.distributions import NormalMarginals, check_level
 from rfgp.messages import check_count, counted, listed
 from rfgp.models import FitReport, GPState
+from rfgp.models.diagnostics import forecast_warnings
 from rfgp.models.series import MAX_STEPS, Array, TimeColumn, time_index, values_of_inputs, values_of_rows
 from rfgp.models.state import averaged, parts_of_average, predicted, row_numbers
 from rfgp.rows import Block, gathered
@@ -56,6 +57,7 @@ def forecast(
     by: Any = None,
     *,
     log: bool = False,
+    report: FitReport | None = None,
 ) -> Any:
     """Return the forecast of the rows that follow, as `rfgp.GP.forecast` describes.
 
@@ -69,6 +71,7 @@ def forecast(
         backtest: The backtest that widens the bands.
         by: The column of the series.
         log: Whether the model is one of the logarithm of the target.
+        report: The report of the fit. If None, there was none.
 
     Raises:
         InvalidArgumentError: If arguments contradict each other.
@@ -84,6 +87,8 @@ def forecast(
     known = state, steps, until, future, frequency, by
     rows, shown, counts = _rows_to_forecast(*known, needs_counts=backtest is not None)
     inputs, output_format = state.points(rows)
+    for warning in forecast_warnings(state, report, inputs):
+        warnings.warn(warning, stacklevel=4)
     prediction = predicted(state, inputs, output_format._replace(is_numpy=True))
     observed = prediction.observed()
     low, middle, high = (_numbers(values) for values in observed.quantile([(1 - level) / 2, 0.5, (1 + level) / 2]))

@@ -753,6 +753,9 @@ class GP:
             InvalidArgumentError: If there is no column of times, or arguments contradict each other.
             DataError: If future values of a column are missing.
 
+        Warns:
+            ForecastWarning: If the kernel was not selected by forecasts.
+
         Examples:
             >>> import numpy as np
             >>> import rfgp
@@ -768,7 +771,8 @@ class GP:
         """
         by = self.fit_report.by if by is None and self.fit_report is not None else by
         log = bool(self.metadata.get("log")) if log is None else log
-        return forecasts.forecast(self.state, steps, until, level, future, frequency, backtest, by, log=log)
+        given = steps, until, level, future, frequency, backtest, by
+        return forecasts.forecast(self.state, *given, log=log, report=self.fit_report)
 
     @computed
     def backtest(

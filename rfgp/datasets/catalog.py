@@ -250,7 +250,9 @@ def _download(entry: Entry, cached: Path, progress: Report | None) -> Path:
     try:
         store.fetch(entry.file, downloader=ask)
     except requests.RequestException as error:
-        raise DataError(f"{entry.name}: {entry.url} could not be downloaded: {error}. {remedy}") from error
+        reason = str(getattr(next(iter(error.args), None), "reason", error))  # without the names of urllib3's objects
+        reason = reason.partition("): ")[2] or reason
+        raise DataError(f"{entry.name}: {entry.url} could not be downloaded: {reason}. {remedy}") from None
     except ValueError as error:
         raise DataError(f"{entry.name}: {entry.url} sent a wrong file: {error} It was not kept. {remedy}") from error
     sweep(cached.parent, "tmp*")  # pooch's names

@@ -82,7 +82,7 @@ from rfgp.rows import (
     rows_in_memory,
     typical_noise,
 )
-from rfgp.rows.sources import OutputFormat, read_per_row, warn_of_booleans
+from rfgp.rows.sources import OutputFormat, check_labels, read_per_row, warn_of_booleans
 from rfgp.scaling import Affine, Scaling
 from rfgp.torch_context import outside_inference_mode
 
@@ -537,10 +537,11 @@ class ModelSpec:
             **numbers: The exposures, trials and codes of censoring of the rows, or None.
 
         Raises:
-            DataError: If noise is given with a likelihood that is not Gaussian.
+            DataError: If noise is given with a likelihood that is not Gaussian, or the labels of pandas contradict.
             InvalidArgumentError: If the likelihood takes no such numbers, or needs some.
         """
         likelihood = self.options.likelihood
+        check_labels(X, y=y, noise=noise, sample_weight=sample_weight, **numbers)
         if not isinstance(likelihood, Bernoulli):
             warn_of_booleans(y)
         if noise is not None and not self.is_gaussian:

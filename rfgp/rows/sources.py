@@ -205,9 +205,36 @@ def warn_of_booleans(y: Any, name: str = "y") -> bool:
     is_boolean = kind.removeprefix("torch.") in ("bool", "boolean")
     is_boolean |= len(objects) > 0 and all(isinstance(cell, bool | np.bool_) for cell in objects)
     if is_boolean:
-        message = f"{name} holds booleans, which are fitted as 0 and 1. Pass numbers to avoid this warning."
+        message = (
+            f"{name} holds booleans, which are fitted as numbers 0 and 1. A classifier, such as "
+            'likelihood="bernoulli", has probabilities. Pass numbers to avoid this warning.'
+        )
         warn(BooleanTargetWarning(message))
     return is_boolean
+
+
+def check_labels(X: Any, **columns: Any) -> None:
+    """Check that rows of pandas with the labels of X are in the order of X.
+
+    Rows are matched by position, so that a sorted or shuffled series would be fitted to the rows of other labels.
+
+    Args:
+        X: The table.
+        columns: Columns by the names of arguments.
+
+    Raises:
+        DataError: If a column has the labels in another order.
+    """
+    labels: Any = getattr(X, "index", None)
+    for name, column in columns.items():
+        own: Any = getattr(column, "index", None)
+        if not (hasattr(labels, "is_unique") and hasattr(own, "is_unique")) or own.equals(labels):
+            continue
+        if len(own) == len(labels) and own.is_unique and own.isin(labels).all():
+            raise DataError(
+                f"{name} must have the row labels of X in their order, got them in another one. Pass "
+                f"{name}.loc[X.index], or {name}.to_numpy() if the rows are in the same order."
+            )
 
 
 # --- Hashes of rows -------------------------------------------------------------------------------------------------

@@ -922,10 +922,10 @@ TIMES = {
 WAVE = np.sin(np.arange(60.0))
 
 
-def forecasts(gp, first, last, t):
+def forecasts(predict):
     """Return the warnings about forecasts of a prediction."""
     with warnings.catch_warnings(record=True, action="always") as caught:
-        gp.predict({"t": t[first:last]})
+        predict()
     return [str(entry.message) for entry in caught if entry.category is rfgp.ForecastWarning]
 
 
@@ -934,14 +934,16 @@ def test_forecasts_of_an_interpolating_selection_warn(kind, tmp_path):
     t, gp = TIMES[kind], rfgp.GP(approximation=rfgp.RandomFeatures(4), seed=0)
     gp.fit({"t": t[:40]}, WAVE[:40], max_iterations=1)
     assert 'validate="forward"' in gp.selection.reason
-    (message,) = forecasts(gp, 40, 60, t)
+    (message,) = forecasts(lambda: gp.predict({"t": t[40:60]}))
     assert "'t'" in message
+    assert forecasts(lambda: gp.forecast(3)) == [message]
     gp.save(tmp_path / "model", data=False)
-    assert forecasts(rfgp.load(tmp_path / "model"), 40, 41, t) == [message]
-    assert not forecasts(gp, 39, 60, t)
+    loaded = rfgp.load(tmp_path / "model")
+    assert forecasts(lambda: loaded.predict({"t": t[40:41]})) == [message]
+    assert not forecasts(lambda: gp.predict({"t": t[39:60]}))
     gp.update({"t": t[40:50]}, WAVE[40:50])
-    assert not forecasts(gp, 45, 50, t)
-    assert forecasts(gp, 50, 60, t)
+    assert not forecasts(lambda: gp.predict({"t": t[45:50]}))
+    assert forecasts(lambda: gp.predict({"t": t[50:60]}))
 
 
 @pytest.mark.slow
@@ -954,7 +956,8 @@ def test_forward_selections_given_kernels_and_unordered_numbers_do_not_warn():
     ):
         t = TIMES[kind]
         gp = rfgp.GP(seed=0, **options).fit({"t": t[:40]}, WAVE[:40], max_iterations=1)
-        assert not forecasts(gp, 0, 1, t[-1:] if kind == "dates" else [70.0])
+        ahead = t[-1:] if kind == "dates" else [70.0]
+        assert not forecasts(lambda gp=gp, ahead=ahead: gp.predict({"t": ahead}))
 
 
 # --- graphs, roads and meshes ----------------------------------------------------------------------

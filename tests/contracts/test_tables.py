@@ -374,6 +374,16 @@ INDEXED = {
 }
 
 
+@pytest.mark.parametrize("name", ["y", "noise", "sample_weight"])
+def test_row_labels_in_another_order_are_refused(name):
+    X = pd.DataFrame({"a": np.arange(6.0)}, index=[3, 5, 4, 0, 1, 2])
+    gp, given = rfgp.GP(k.RBF(), seed=0), {"y": pd.Series(np.arange(1.0, 7.0), X.index)}
+    refused(lambda: gp.condition(X, **given | {name: given["y"].sort_index()}), rfgp.DataError, "loc")
+    known = gp.condition(X, **given).predict(X).mean
+    for y in (given["y"].to_numpy(), given["y"].sort_index().loc[X.index], given["y"].set_axis([*"abcdef"])):
+        np.testing.assert_array_equal(gp.condition(X, y).predict(X).mean, known)
+
+
 @pytest.mark.parametrize(("name", "make"), INDEXED.values(), ids=INDEXED)
 @pytest.mark.parametrize(("step", "words"), [(1, "left out"), (3, "is an input")])
 def test_models_leave_an_index_out(tmp_path, name, make, step, words):
