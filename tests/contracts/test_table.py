@@ -49,7 +49,7 @@ LEAVES = {
     "Nodes, Matern of order 1.5": lambda: k.Nodes(GRAPH, graphs.kernels.Matern(nu=1.5, kappa=1.5)),
     "Roads": lambda: k.Roads(NET),
     "Mesh": lambda: k.Mesh(BALL),
-    "Mesh, smooth": lambda: k.Mesh(BALL, np.inf),
+    "smooth Mesh": lambda: k.Mesh(BALL, np.inf),
 }
 GRAPH, NET, BALL = ring(), network(), trimesh.creation.icosphere(1)
 APPROXIMATIONS: dict[str, Approximation] = {
@@ -131,15 +131,24 @@ def letter(why):
     return found
 
 
+def merged(rows):
+    """Return a list of (names, marks) in which names with equal marks are one entry."""
+    found = {}
+    for name, marks in rows.items():
+        found.setdefault(tuple(marks), []).append(name)
+    return [(names, marks) for marks, names in found.items()]
+
+
 def drawn():
-    """Return the matrix and the classes of reasons as HTML."""
-    head = "".join(f"<th><span>{name}</span>\n" for name in APPROXIMATIONS)
+    """Return the matrix and the classes of reasons as HTML. Equal rows, and equal columns, are one."""
+    reasons = {leaf: [refusal_of(approximation, leaf) for approximation in APPROXIMATIONS] for leaf in LEAVES}
+    rows = merged({leaf: [YES if why is None else letter(why) for why in found] for leaf, found in reasons.items()})
+    columns = merged(dict(zip(APPROXIMATIONS, zip(*(marks for _, marks in rows), strict=True), strict=True)))
+    head = "".join(f"<th><span>{',<br>'.join(names)}</span>\n" for names, _ in columns)
     lines = [f'<table class="matrix">\n<thead><tr><th>kernel\n{head.rstrip()}\n<tbody>']
-    for leaf in LEAVES:
-        reasons = (refusal_of(approximation, leaf) for approximation in APPROXIMATIONS)
-        marks = [YES if why is None else letter(why) for why in reasons]
+    for (leaves, _), marks in zip(rows, zip(*(marks for _, marks in columns), strict=True), strict=True):
         cells = [f"<td class={'Y' if mark == YES else mark}>{mark}" for mark in marks]
-        lines += [f"<tr><th>{leaf}", "".join(cells[:6]), "".join(cells[6:])]
+        lines += [f"<tr><th>{', '.join(leaves)}" + "".join(cells[:4]), "".join(cells[4:])]
     words = {YES: "The approximation serves the kernel."} | {mark: text for mark, (text, _) in CLASSES.items()}
     lines += ["</table>", "", '<table class="matrix reasons">']
     for mark, text in words.items():

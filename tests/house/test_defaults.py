@@ -5,7 +5,6 @@
 
 import contextlib
 import importlib
-import inspect
 import io
 import re
 from pathlib import Path
@@ -163,30 +162,14 @@ def hyperparameters():
 # --- constants of the search -----------------------------------------------------------------------------------------
 
 CONSTANTS = {
-    "rows up to which kernels are exact by default": "rfgp.limits.Limits.max_exact_rows",
-    "rows of the first subset, at least": "rfgp.limits.Limits.subset_rows",
-    "growth of subsets": "rfgp.fitting.subsets.GROWTH",
-    "rows of the largest subset": "rfgp.fitting.subsets.MAX_ROWS",
-    "gain of a larger subset that ends the growth, nats a row": "rfgp.limits.Limits.min_subset_gain",
-    "rows of a search with neighbors": "rfgp.limits.Limits.neighbor_rows",
-    "rows of a search with blocks of rows that share neighbors": "rfgp.fitting.neighbors.MAX_ROWS_SHARED_NEIGHBORS",
     "rows of the first search on an equispaced grid": "rfgp.limits.Limits.lattice_rows",
     "multiples of all starting lengthscales that are compared": "rfgp.fitting.starts.STARTS",
-    "rows of that comparison for exact kernels": "rfgp.fitting.starts.MATRIX_ROWS",
-    "nats by which another start must win there": "rfgp.fitting.starts.CLEAR_ADVANTAGE",
-    "ratio of the lengthscales of two starts that are both searched": "rfgp.fitting.subsets.APART",
     "multiples for one term of a sum after the other": "rfgp.fitting.starts.MULTIPLIERS",
-    "peaks of the periodogram for a learned period": "rfgp.fitting.starts.NUM_PEAKS",
-    "angles for a learned rotation": "rfgp.fitting.starts.NUM_ANGLES",
     "gain of an iteration that ends a search, nats (up to 2,000 rows)": "rfgp.fitting.maximize.MIN_GAIN",
     "the same, nats a row (more rows)": "rfgp.fitting.context.TOLERANCE",
     "the same, inducing points": "rfgp.fitting.driver.COARSE",
     "the same, several classes": "rfgp.fitting.driver.CLASS_GAIN",
     "searches with a new basis, at most": "rfgp.fitting.driver.ROUNDS",
-    "robust scales in a standard deviation from which quantiles set the unit": "rfgp.scaling.MAX_RATIO",
-    "rows with a report of leave-one-out": "rfgp.fitting.last_stage.CHECKED_ROWS",
-    "deviation of a log hyperparameter, integrated": "rfgp.fitting.integrated.DEVIATION",
-    "deviation of the log noise, integrated": "rfgp.fitting.integrated.NOISE_DEVIATION",
 }
 """The place of each constant by what it is."""
 
@@ -209,20 +192,6 @@ def constants():
     return lines
 
 
-# --- options of rfgp.GP ----------------------------------------------------------------------------------------------
-
-
-def options():
-    texts = re.split(r"\n {8}(?=\w+: )", inspect.getdoc(rfgp.GP).replace("\n", "\n    "))
-    summaries = dict(text.split(": ", 1) for text in texts[1:])
-    lines = ["| option of `rfgp.GP` | default | what it is |", "|---|---|---|"]
-    for name, parameter in inspect.signature(rfgp.GP).parameters.items():
-        words = " ".join(summaries[name].split())
-        first = re.match(r".*?[.](?= [A-Z\"`]|$)", words)[0]
-        lines.append(f"| `{name}` | `{parameter.default!r}` | {first} |".replace("`'", '`"').replace("'`", '"`'))
-    return lines
-
-
 # --- the block of the page and its output ----------------------------------------------------------------------------
 
 
@@ -233,7 +202,7 @@ def output():
     return ["```text", *stream.getvalue().rstrip().splitlines(), "```"]
 
 
-DRAWN = {"hyperparameters": hyperparameters, "constants": constants, "options": options, "output": output}
+DRAWN = {"hyperparameters": hyperparameters, "constants": constants, "output": output}
 
 
 def redrawn(text):
