@@ -172,6 +172,22 @@ CONSTANTS = {
     "searches with a new basis, at most": "rfgp.fitting.driver.ROUNDS",
 }
 """The place of each constant by what it is."""
+STATED = {
+    "rfgp.limits.Limits.max_exact_rows": "is exact up to {} rows",
+    "rfgp.fitting.subsets.GROWTH": "random subsets, each {} times larger",
+    "rfgp.fitting.subsets.MAX_ROWS": "end at {} rows",
+    "rfgp.limits.Limits.min_subset_gain": "gains less than {} nats a row",
+    "rfgp.limits.Limits.neighbor_rows": "uses at most {} rows",
+    "rfgp.fitting.starts.MATRIX_ROWS": "multiples on {} rows",
+    "rfgp.fitting.starts.CLEAR_ADVANTAGE": "must gain {} nats",
+    "rfgp.fitting.subsets.APART": "at least {} times longer or shorter",
+    "rfgp.fitting.starts.NUM_PEAKS": "{} peaks of the periodogram",
+    "rfgp.fitting.starts.NUM_ANGLES": "and {} angles",
+    "rfgp.scaling.MAX_RATIO": "exceeds {} robust scales",
+    "rfgp.fitting.last_stage.CHECKED_ROWS": "at most {} for features",
+}
+"""The constants that the prose of the page states, as numbers or as words."""
+WORDS = {3: "three", 4: "four", 10: "ten"}
 
 
 def constant(place):
@@ -190,6 +206,11 @@ def constants():
         text = ", ".join(f"{one:,}" if isinstance(one, int) else number(one) for one in many)
         lines.append(f"| {words} | {text} | `{place.removeprefix('rfgp.').replace('Limits.', '')}` |")
     return lines
+
+
+def stated(value):
+    """Return a number as the prose may have it."""
+    return {f"{value:,}" if isinstance(value, int) else number(value), WORDS.get(value, "")} - {""}
 
 
 # --- the block of the page and its output ----------------------------------------------------------------------------
@@ -215,6 +236,12 @@ def redrawn(text):
 def test_the_page_shows_the_code(name):
     parts = {part[2]: part[0] for part in PARTS.finditer(PAGE.read_text(encoding="utf-8"))}
     assert redrawn(parts[name]) == parts[name], "python -m tests.house.test_defaults draws it again"
+
+
+@pytest.mark.parametrize("place", STATED)
+def test_the_prose_states_the_constants(place):
+    page = " ".join(PAGE.read_text(encoding="utf-8").split())
+    assert any(STATED[place].format(one) in page for one in stated(constant(place)))
 
 
 if __name__ == "__main__":
