@@ -117,9 +117,11 @@ class Race:
             return
         found = read(options.out)
         done = {(row["table"], row["seed"], row["racer"]) for row in found}
-        slow = {(row["table"], row["racer"]) for row in found if row.get("failed", "").startswith(_TOO_LONG)}
         for table, seed, name in self._cases(options):
-            if (table, seed, name) in done or (table, name) in slow or options.page or options.against:
+            if (table, seed, name) in done or options.page or options.against:
+                continue
+            ended = [row for row in found if row.get("failed", "").startswith(_TOO_LONG)]
+            if (table, name) in {(row["table"], row["racer"]) for row in ended}:
                 continue
             if not (figures := self._apart(table, seed, name, options)):
                 continue
@@ -128,8 +130,6 @@ class Race:
             print(f"{table} {seed} {name:16s} {said}{row.get('failed', '')}", flush=True)
             found.append(row)
             add(row, options.out)
-            if row.get("failed", "").startswith(_TOO_LONG):
-                slow.add((table, name))
         if options.page or options.against:
             print(page(found, options.against))
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.columns import InputTable
-from rfgp.errors import DataError, ForecastWarning, InvalidArgumentError, NotFittedError, requires_extra
+from rfgp.errors import DataError, ForecastWarning, InvalidArgumentError, NotFittedError, requires_extra, warn
 from rfgp.fitting import Plan, fit_terms
 from rfgp.inference.distributions import NormalMarginals, check_level
 from rfgp.messages import check_count, counted, listed
@@ -88,7 +88,7 @@ def forecast(
     rows, shown, counts = _rows_to_forecast(*known, needs_counts=backtest is not None)
     inputs, output_format = state.points(rows)
     for warning in forecast_warnings(state, report, inputs):
-        warnings.warn(warning, stacklevel=4)
+        warn(warning)
     prediction = predicted(state, inputs, output_format._replace(is_numpy=True))
     observed = prediction.observed()
     low, middle, high = (_numbers(values) for values in observed.quantile([(1 - level) / 2, 0.5, (1 + level) / 2]))

@@ -14,6 +14,7 @@ from rfgp.gp import GP
 from rfgp.messages import counted, plain, quoted
 from rfgp.models import GPState
 from rfgp.models.state import left_out_prediction
+from rfgp.rows.sources import check_labels
 
 
 class ModelScore(NamedTuple):
@@ -99,7 +100,8 @@ def compare_models(
         InvalidArgumentError: If there is one model only, X or y is missing, their lengths differ, or a model takes no
             exposures, trials or censoring.
         NotFittedError: If a model has no data yet, or no rows to leave out.
-        DataError: If models were fitted to other rows or targets, or a row has no finite density.
+        DataError: If models were fitted to other rows or targets, a row has no finite density, or row labels of pandas
+            differ in order.
 
     Examples:
         >>> import numpy as np
@@ -118,6 +120,7 @@ def compare_models(
     numbers = {"exposure": exposure, "trials": trials, "censored": censored}
     if X is None and any(values is not None for values in numbers.values()):
         raise InvalidArgumentError("exposure, trials and censored are of held-out rows. Pass X and y as well.")
+    check_labels(X, y=y, **numbers)
     names, rows = list(models), [(gp.predict(X), y) if X is not None else _left_out(gp.state) for gp in models.values()]
     for name, (_, targets) in zip(names, rows, strict=True):
         first = rows[0][1]

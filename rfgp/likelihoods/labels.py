@@ -26,6 +26,10 @@ START_VARIANCE = 2.0
 """The variance of the latent function before a fit. Typical probabilities are then 0.2 and 0.8."""
 WIDEST = 1e3
 """The largest ratio of the latent variance to its start. Without it, separable classes have no maximum."""
+LOGISTIC = torch.arange(-36.0, 36.1, 0.75, dtype=torch.float64)[:, None]
+"""The places (r, 1) of the trapezoidal rule for the standard logistic distribution."""
+WIDE = 4.0
+"""The variance of the latent function from which the logit is integrated over the logistic distribution."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,12 +86,19 @@ class Bernoulli(Likelihood):
     def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """Return the log probability of y (n,) for f ~ N(mean, variance).
 
-        For the probit link it is log Phi(+-mean / sqrt(1 + variance)).
+        For the probit link and s = 2 y - 1 it is log Phi(s mean / sqrt(1 + variance)). For the logit it is
+        log P(s f + e > 0) with a logistic e. If f has a large variance, the logit is a step in f, and the mean of
+        Phi((s mean + e) / sqrt(variance)) over e is smooth. In far tails the default rule remains.
         """
-        if self.link == "logit":
-            return super().mixture(y, mean, variance)
-        out: Tensor = torch.special.log_ndtr((2 * y - 1) * mean / (1 + variance).sqrt())
-        return out
+        signed: Tensor = (2 * y - 1) * mean
+        if self.link == "probit":
+            log_probability: Tensor = torch.special.log_ndtr(signed / (1 + variance).sqrt())
+            return log_probability
+        is_wide = (variance > WIDE) & (signed > -variance - 20)
+        narrow = super().mixture(y, mean, torch.where(is_wide, WIDE, variance))
+        weights = math.log(0.75) + logsigmoid(LOGISTIC) + logsigmoid(-LOGISTIC)
+        wide = torch.logsumexp(weights + torch.special.log_ndtr((signed + LOGISTIC) / variance.sqrt()), dim=0)
+        return torch.where(is_wide, wide, narrow)
 
     def mean(self, f: Tensor) -> Tensor:
         """Return P(y = 1) given f, (...)."""

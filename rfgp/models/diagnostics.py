@@ -383,7 +383,7 @@ def _given_up(state: GPState) -> str:
     return f"By the lengthscales found {which} not matter, which may be wrong: the search may have missed the optimum. "
 
 
-def forecast_warnings(state: GPState, report: FitReport | None, inputs: Any) -> Iterator[Warning]:
+def forecast_warnings(state: GPState, report: FitReport | None, inputs: Any) -> Iterator[errors.ForecastWarning]:
     """Yield a warning if rows are a forecast, but selection was by interpolation.
 
     Args:

@@ -537,11 +537,13 @@ class ModelSpec:
             **numbers: The exposures, trials and codes of censoring of the rows, or None.
 
         Raises:
-            DataError: If noise is given with a likelihood that is not Gaussian, or the labels of pandas contradict.
+            DataError: If noise is given with a likelihood that is not Gaussian, or the order of row labels differs.
             InvalidArgumentError: If the likelihood takes no such numbers, or needs some.
         """
         likelihood = self.options.likelihood
-        check_labels(X, y=y, noise=noise, sample_weight=sample_weight, **numbers)
+        average_over, weights = areas
+        columns = {"y": y, "noise": noise, "sample_weight": sample_weight, **numbers}
+        check_labels(X, average_over=average_over, weights=weights, **columns)
         if not isinstance(likelihood, Bernoulli):
             warn_of_booleans(y)
         if noise is not None and not self.is_gaussian:
@@ -555,7 +557,6 @@ class ModelSpec:
                 f"trials must be given for {likelihood!r}, got None. Pass the number of trials of each row, "
                 'trials=1 for one each, or use likelihood="bernoulli".'
             )
-        average_over, weights = areas
         given = Chunk(*map(outside_inference_mode, (X, y, noise, sample_weight)))
         data = of_grid(given, is_averaged=average_over is not None)
         if weights is not None and average_over is None:

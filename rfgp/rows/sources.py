@@ -214,16 +214,16 @@ def warn_of_booleans(y: Any, name: str = "y") -> bool:
 
 
 def check_labels(X: Any, **columns: Any) -> None:
-    """Check that rows of pandas with the labels of X are in the order of X.
+    """Check that pandas columns with the row labels of a pandas table have them in the same order.
 
-    Rows are matched by position, so that a sorted or shuffled series would be fitted to the rows of other labels.
+    Rows are matched by position, so that a sorted series would be fitted to other rows of the table.
 
     Args:
         X: The table.
-        columns: Columns by the names of arguments.
+        **columns: Columns (n,) by the names of arguments. Columns and tables without labels are not checked.
 
     Raises:
-        DataError: If a column has the labels in another order.
+        DataError: If a column has the labels of the table in another order.
     """
     labels: Any = getattr(X, "index", None)
     for name, column in columns.items():
@@ -232,8 +232,8 @@ def check_labels(X: Any, **columns: Any) -> None:
             continue
         if len(own) == len(labels) and own.is_unique and own.isin(labels).all():
             raise DataError(
-                f"{name} must have the row labels of X in their order, got them in another one. Pass "
-                f"{name}.loc[X.index], or {name}.to_numpy() if the rows are in the same order."
+                f"{name} must have its row labels in the order of X, got another order. Pass {name}.loc[X.index], "
+                f"or {name}.to_numpy() if its rows are those of X in order."
             )
 
 

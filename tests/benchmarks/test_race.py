@@ -52,18 +52,23 @@ def test_a_race_adds_lines_and_a_page_compares_by_split(tmp_path, monkeypatch, c
         return lambda X, y, seed: lambda Z: Normal(np.full(len(Z), value), np.ones(len(Z)))
 
     models = {"a": Model("numpy", constant(0.0)), "b": Model("numpy", constant(1.0)), "c": Model("no_package", None)}
+    models["slow"] = Model("numpy", constant(0.0))
     made = Race("made", ("t",), split, models, splits=2)
 
     def here(module, limit, *arguments, **environment):
+        if arguments[3] == "slow":
+            return apart("timeit", 0.05, "import time; time.sleep(60)")
         return made.case(arguments[1], int(arguments[2]), arguments[3], None)
 
+    apart = race.apart
     monkeypatch.setattr(race, "apart", here)
     out = tmp_path / "lines.jsonl"
     monkeypatch.setattr("sys.argv", ["made", "--out", str(out)])
     made.main()
     made.main()
     rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [(row["seed"], row["racer"]) for row in rows] == [(0, "a"), (0, "b"), (1, "a"), (1, "b")]
+    expected = [(0, "a"), (0, "b"), (0, "slow"), (1, "a"), (1, "b")]  # what was ended has no second split
+    assert [(row["seed"], row["racer"]) for row in rows] == expected
     assert rows[0]["rmse"] == pytest.approx(0.5**0.5)
     assert "c is left out: no_package is not installed" in capsys.readouterr().out
     text = race.page(rows, "a")

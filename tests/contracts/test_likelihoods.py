@@ -339,6 +339,19 @@ def test_probit_is_accurate_in_its_tails(z):
         assert float(-slopes.second) == pytest.approx(rest * (abs(z) + rest), rel=1e-3)
 
 
+@pytest.mark.parametrize("outputscale", [1.0, 100.0, 1e4])
+def test_probabilities_of_two_classes_match_quadrature(outputscale):
+    """Also where the latent function is so uncertain that the logit is a step in it."""
+    X = np.linspace(-1, 1, 8)[:, None]
+    gp = rfgp.GP(k.RBF(), "bernoulli", start={"outputscale": outputscale}, seed=0).condition(
+        X, (X[:, 0] > 0).astype(int)
+    )
+    p, one = gp.predict([[-5.0], [-0.3], [0.02], [1.5], [4.0]]), np.ones(5)
+    observed, f = p.observed(), stats.norm(p.mean, p.std).ppf((np.arange(10**5)[:, None] + 0.5) / 10**5)
+    np.testing.assert_allclose(observed.log_prob(one), np.log(special.expit(f).mean(0)), atol=1e-4)
+    np.testing.assert_allclose(np.exp(observed.log_prob(one)) + np.exp(observed.log_prob(0 * one)), 1, atol=1e-8)
+
+
 def test_ordered_classes_are_accurate_in_both_tails():
     law, f = likelihoods.Ordinal(gaps=[1.2]), torch.tensor([9.0, 15.0, 60.0]).double()
     low, high = (law.slopes(torch.full_like(f, k), one) for k, one in ((1.0, f + 1.2), (1.0, -f)))

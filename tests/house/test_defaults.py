@@ -174,10 +174,12 @@ CONSTANTS = {
 """The place of each constant by what it is."""
 STATED = {
     "rfgp.limits.Limits.max_exact_rows": "is exact up to {} rows",
-    "rfgp.fitting.subsets.GROWTH": "random subsets, each {} times larger",
+    "rfgp.limits.Limits.subset_rows": "random subsets: {} rows or more",
+    "rfgp.fitting.subsets.GROWTH": "each {} times larger",
     "rfgp.fitting.subsets.MAX_ROWS": "end at {} rows",
     "rfgp.limits.Limits.min_subset_gain": "gains less than {} nats a row",
     "rfgp.limits.Limits.neighbor_rows": "uses at most {} rows",
+    "rfgp.fitting.neighbors.MAX_ROWS_SHARED_NEIGHBORS": "or {} if blocks of rows share neighbors",
     "rfgp.fitting.starts.MATRIX_ROWS": "multiples on {} rows",
     "rfgp.fitting.starts.CLEAR_ADVANTAGE": "must gain {} nats",
     "rfgp.fitting.subsets.APART": "at least {} times longer or shorter",
@@ -235,7 +237,7 @@ def redrawn(text):
 @pytest.mark.parametrize("name", DRAWN)
 def test_the_page_shows_the_code(name):
     parts = {part[2]: part[0] for part in PARTS.finditer(PAGE.read_text(encoding="utf-8"))}
-    assert redrawn(parts[name]) == parts[name], "python -m tests.house.test_defaults draws it again"
+    assert redrawn(parts[name]) == parts[name], __doc__
 
 
 @pytest.mark.parametrize("place", STATED)

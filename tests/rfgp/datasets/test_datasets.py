@@ -137,6 +137,11 @@ def test_addresses_without_a_server_are_errors(cache, monkeypatch):
         ):
             monkeypatch.setenv("RFGP_DATA_URL", address)
             refused(lambda: datasets.fetch("thing"), error, words)
+        monkeypatch.setenv("RFGP_DATA_URL", nowhere)
+        with pytest.raises(rfgp.DataError, match="Check the connection") as caught:
+            datasets.fetch("thing")
+        assert "HTTPConnection" not in str(caught.value)
+        assert caught.value.__cause__ is None  # no tracebacks of the packages that download
     assert files(cache) == []
     monkeypatch.setenv("RFGP_DATA_URL", "https://mirror/data/")
     assert datasets.describe("torus").url.startswith("https://mirror/data/mikedh/trimesh/a513c0e2cfa6dfbd")
