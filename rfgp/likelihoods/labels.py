@@ -96,7 +96,7 @@ class Bernoulli(Likelihood):
             return log_probability
         is_wide = (variance > WIDE) & (signed > -variance - 20)
         narrow = super().mixture(y, mean, torch.where(is_wide, WIDE, variance))
-        weights = math.log(0.75) + logsigmoid(LOGISTIC) + logsigmoid(-LOGISTIC)
+        weights = torch.log_softmax(logsigmoid(LOGISTIC) + logsigmoid(-LOGISTIC), dim=0)
         wide = torch.logsumexp(weights + torch.special.log_ndtr((signed + LOGISTIC) / variance.sqrt()), dim=0)
         return torch.where(is_wide, wide, narrow)
 
